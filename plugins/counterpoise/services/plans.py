@@ -27,7 +27,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import Action, BalancePolicy
 from counterpoise.model.provider import Provider, profile_of
-from counterpoise.model.request import RebalanceRequest
+from counterpoise.model.request import RebalanceRequest, check_brokers_given
 from counterpoise.model.run import ASKED, RunState, Submission
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.planning import plan_to_reach
@@ -36,6 +36,7 @@ from counterpoise.services.snapshots import (
     checked_snapshot,
     to_plan_on,
 )
+from counterpoise.services.viewers import Viewing
 from counterpoise.settings import ClusterSettings
 from counterpoise.undoing import (
     MayHaveLeft,
@@ -117,6 +118,18 @@ def _check_can_be_approved(
     policy = installation.cluster(new_plan.cluster).policy
     needed = access.people_needed(new_plan, policy.approval)
     access.check_somebody_may_approve(policy, requested_by, needed=needed)
+
+
+def check_may_start(viewing: Viewing, cluster: str, rebalance_request: RebalanceRequest) -> None:
+    """Raise InputError, RefusedError for what no Dag run can make a plan of: no run is open to
+    anybody there, brokers are missing, or nobody could approve a plan that the viewer asks for.
+    """
+    policy = viewing.settings.clusters[cluster].policy
+    access.check_provider(policy, cluster)
+    check_brokers_given(rebalance_request.goal, rebalance_request.broker_ids)
+    # A plan may need more people than its cluster does; the task that makes it checks that.
+    needed = 2 if policy.approval.critical else 1
+    access.check_somebody_may_approve(policy, viewing.person, needed=needed)
 
 
 def check_says_cluster(plan: RebalancePlan) -> None:

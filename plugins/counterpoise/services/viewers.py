@@ -130,15 +130,6 @@ class Viewing:
             raise MayNotViewError
         return self.settings.clusters[cluster]
 
-    def check_can_be_approved(self, cluster: str) -> None:
-        """Raise RefusedError where nobody could approve a plan that the viewer asks for.
-
-        A plan may need more people than its cluster does; the task that makes it checks that.
-        """
-        policy = self.settings.clusters[cluster].policy
-        needed = 2 if policy.approval.critical else 1
-        access.check_somebody_may_approve(policy, self.person, needed=needed)
-
     @property
     def sees_all(self) -> bool:
         """Return whether the viewer may view every cluster that the settings name."""

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
-from counterpoise import access
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError
 from counterpoise.model.policy import Action
 from counterpoise.model.provider import ProviderProfile, profile_of
@@ -22,13 +21,12 @@ from counterpoise.model.request import (
     PLANNED_GOALS,
     REASON_FIELD,
     RebalanceRequest,
-    check_brokers_given,
     form_title,
     in_form_words,
     read_rebalance_request,
 )
 from counterpoise.model.safe_text import limited, required, safe_logger
-from counterpoise.services.plans import Preview, preview
+from counterpoise.services.plans import Preview, check_may_start, preview
 from counterpoise.services.viewers import Viewer, Viewing
 from counterpoise.settings import ClusterSettings
 from counterpoise.web.airflow_runs import StartInAirflow
@@ -85,10 +83,8 @@ def new_plan_routes(open_installation: OpenInstallation) -> APIRouter:
                 word = str if sent.is_json else form_title
                 rebalance_request = read_rebalance_request(wanted, word=word)
                 if sent.is_json or typed["do"] == "start":
-                    access.check_provider(settings.policy, name)
                     why = required(sent.text(REASON_FIELD), "reason")
-                    check_brokers_given(rebalance_request.goal, rebalance_request.broker_ids)
-                    viewing.check_can_be_approved(name)
+                    check_may_start(viewing, name, rebalance_request)
                     started = start_dag_run(DAG_ID, {CLUSTER_FIELD: name, **wanted}, why)
                     return to_started(request, name, DAG_ID, started)
                 shown = _preview(installation, settings, rebalance_request)
