@@ -12,11 +12,19 @@ from counterpoise.execution.commands import Throttle
 from counterpoise.execution.observation import MoveState, Observation
 from counterpoise.execution.throttling.restore import keys_touched_by
 from counterpoise.installation import Installation
+from counterpoise.ledger import run_states
 from counterpoise.ledger.run_states import set_state
 from counterpoise.ledger.step import Step
 from counterpoise.model.kafka import Reassignment
 from counterpoise.model.plan import Move
-from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, Submission
+from counterpoise.model.run import (
+    ENDED_STATES,
+    TRANSITIONS,
+    UNDER_WAY_STATES,
+    Run,
+    RunState,
+    Submission,
+)
 from counterpoise.services import execution
 from tests.exploration.explorer import explore
 from tests.exploration.paths import Budget, Scenario
@@ -70,6 +78,11 @@ def test_finds_a_driver_that_reads_the_state_before_it_takes_the_lock(
 def test_finds_an_opening_without_the_lock_that_revives_a_cancelled_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The table of states forbids it, too: here it allows it."""
+    from_cancelled = TRANSITIONS[RunState.CANCELLED] | {RunState.RUNNING}
+    changed = {**TRANSITIONS, RunState.CANCELLED: from_cancelled}
+    monkeypatch.setattr(run_states, "TRANSITIONS", changed)
+
     def open_without_the_lock(self: Driver, seen: Run | None = None) -> None:
         if self._run().state in UNDER_WAY_STATES:
             return

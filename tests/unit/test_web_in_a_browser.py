@@ -19,6 +19,7 @@ from counterpoise.errors import HaltedError
 from counterpoise.installation import Installation
 from counterpoise.model.control import Control
 from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.run import VALIDATED
 from counterpoise.planning import make_plan
 from counterpoise.services import snapshots
 from counterpoise.web.app import HOME_SCRIPT, build_app
@@ -111,13 +112,14 @@ def pages(folder: Path, moving: SimulatedRun) -> Pages:
         snapshots.make(installation, "payments", made.now)
         installation.archive.store.write_text("plans/x.json", moving.plan.to_json())
         write_fleet(installation)
-        installation.ledger.propose(
+        run = installation.ledger.propose(
             plan,
             installation.archive.write_plan(plan),
             requested_by="airflow:bob",
             dag_id="kafka_rebalance",
             dag_run_id="manual__1",
         )
+        installation.ledger.journal(run.run_id).event(VALIDATED, plan.fingerprint)
     return made
 
 
