@@ -54,8 +54,8 @@ PARTS := test-with-airflow test-on-brokers test-spark test-unit test-simulation 
 .PHONY: $(PARTS)
 PYTEST := $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 BESIDE := nice -n 5 $(PYTEST)
-AIRFLOW := $(addprefix tests/integration/,test_airflow_forms.py test_airflow_accounts.py test_pages_of_runs.py \
-	test_airflow_faults.py test_end_to_end.py test_local_airflow.py)
+AIRFLOW := $(addprefix tests/integration/,test_airflow_forms.py test_airflow_accounts.py test_airflow_answers.py \
+	test_pages_of_runs.py test_airflow_faults.py test_end_to_end.py test_local_airflow.py)
 
 test-with-airflow: setup
 	@nice -n 2 $(PYTEST) -m "not nightly" $(AIRFLOW)
