@@ -21,7 +21,6 @@ from counterpoise.model.reassignment import from_reassignment_json, to_reassignm
 from counterpoise.model.request import Goal, RebalanceRequest, Scope
 from counterpoise.model.run import RunState
 from counterpoise.services import (
-    approvals,
     execution,
     plans,
     requests,
@@ -32,7 +31,7 @@ from counterpoise.services import (
 from counterpoise.settings import Locations, parse_settings
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics, fill
 from dev.local_processes import wait_until
-from tests.support.decisions import ALICE
+from tests.support.decisions import ALICE, decide
 from tests.support.faults import steps
 from tests.support.kafka_facts import (
     CLUSTER_TOOL,
@@ -135,15 +134,7 @@ def planned(installation: Installation, rebalance_request: RebalanceRequest) -> 
 
 
 def approve(installation: Installation, run: plans.PlannedRun, by: str = "alice") -> None:
-    words = {"reason": "test", "rate": "50MB/s"}
-    approvals.answer(
-        installation,
-        run["run_id"],
-        run["fingerprint"],
-        decision=Decision.GRANTED,
-        by=Person.airflow(by),
-        **words,
-    )
+    decide(installation, run["run_id"], Decision.GRANTED, by, rate="50MB/s")
 
 
 def carry_out(

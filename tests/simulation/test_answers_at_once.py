@@ -1,4 +1,6 @@
-"""A rule of the policy and a person answer at one instant, in two processes on one ledger."""
+"""Two people, or a rule of the policy and a person, answer at one instant, in two processes on one
+ledger.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -79,3 +81,34 @@ def test_a_rule_approves_nothing_that_a_person_has_decided_since_it_was_checked(
     if not recorded or recorded[-1].decision is Decision.REJECTED:
         with pytest.raises((NotApprovedError, RefusedError)):
             by_rule.start(ruled, run)
+
+
+def test_of_two_yeses_at_one_instant_the_first_one_counts(
+    monkeypatch: pytest.MonkeyPatch, ruled: Installation, run: PlannedRun, other: Installation
+) -> None:
+    """As one after the other: the same one again is no error, another rate decides nothing."""
+    record = ruled.ledger.record_decision
+
+    def record_late(approval: Approval, **named: Any) -> None:
+        if not other.ledger.approvals_of(run["run_id"]):
+            approve_slowly(other, run)
+        record(approval, **named)
+
+    monkeypatch.setattr(ruled.ledger, "record_decision", record_late)
+
+    def say_yes(rate: str) -> Approval:
+        return approvals.answer(
+            ruled,
+            run["run_id"],
+            run["fingerprint"],
+            decision=Decision.GRANTED,
+            by=ALICE,
+            reason="at once",
+            rate=rate,
+        )
+
+    with pytest.raises(RefusedError, match="waits for no answer any more"):
+        say_yes("20MB/s")
+    (first,) = ruled.ledger.approvals_of(run["run_id"])
+    assert say_yes("5MB/s") == first
+    assert ruled.ledger.approvals_of(run["run_id"]) == (first,)

@@ -27,6 +27,7 @@ from counterpoise.errors import (
     MayNotError,
     NotApprovedError,
     RefusedError,
+    RunConflictError,
     StalePlanError,
     UnknownNameError,
 )
@@ -107,18 +108,27 @@ def answer(
     comes too late, for a plan that was not validated or was found wrong, and for a rate at which
     the copies never end.
     """
-    run = _run_of_plan(installation, run_id, fingerprint)
-    if (given := _same_answer(installation, run, decision, by, rate)) is not None:
-        return given
-    with _refusals_noted(installation, run, decision, by):
-        reason = required(reason, "reason")
-        if decision is Decision.GRANTED:
-            wanted, needed = _checked_yes(installation, run, by, rate, may_renew=may_renew)
-        else:
-            wanted, needed = None, 0
-            _check_not_over(run)
-            access.check_may_reject(_policy_of(installation, run), run, by)
-    return _record(installation, run, decision, by, reason, wanted, needed=needed)
+    while True:
+        seen = installation.ledger.answer_seen(run_id)
+        run = _run_of_plan(installation, run_id, fingerprint)
+        if (given := _same_answer(installation, run, decision, by, rate)) is not None:
+            return given
+        with _refusals_noted(installation, run, decision, by):
+            reason = required(reason, "reason")
+            if decision is Decision.GRANTED:
+                wanted, needed = _checked_yes(installation, run, by, rate, may_renew=may_renew)
+            else:
+                wanted, needed = None, 0
+                _check_not_over(run)
+                access.check_may_reject(_policy_of(installation, run), run, by)
+        try:
+            return _record(
+                installation, run, decision, by, reason, wanted, needed=needed, seen=seen
+            )
+        except RunConflictError:
+            if installation.ledger.answer_seen(run_id) == seen:
+                raise
+            # Somebody has answered meanwhile: the checks say what this answer is worth now.
 
 
 def answer_plan(
@@ -341,7 +351,7 @@ def _record(
         standing = access.standing_approvals(policy, run, approvals, approval.at, needed=needed)
         return len(standing) >= needed
 
-    installation.ledger.record_decision(approval, is_enough=is_enough)
+    installation.ledger.record_decision(approval, is_enough=is_enough, seen=seen)
     return approval
 
 
