@@ -245,7 +245,7 @@ def test_a_replication_factor_is_raised_by_one_and_lowered_by_two_people(
     )
     approve(installation, run)
     three = placement(kafka)
-    with pytest.raises(NotApprovedError, match="until now alice did"):
+    with pytest.raises(NotApprovedError, match="until now the Airflow user alice did"):
         execution.open_run(installation, run["run_id"], run["fingerprint"])
     assert placement(kafka) == three
     approve(installation, run, by="bob")
