@@ -65,7 +65,7 @@ def test_a_late_call_is_noted_although_the_connection_was_lost_meanwhile(
         step_that_loses_its_connection(run, name, another_copy_ends_the_run)()
     assert [late.call for late in journal.late_calls()] == [what]
     run.change_state(RunState.SETTLING, "a call was made late")
-    assert run.end(run.driver()) is RunState.HALTED
+    assert run.end(run.driver()) is RunState.CANCELLED
     assert own_configs(run.cluster) == {}
     assert not run.cluster.list_reassignments()
 
