@@ -170,6 +170,20 @@ def test_who_may_not_is_told_why_as_on_the_page(
     assert written(made) == before
 
 
+def test_a_rate_above_what_was_approved_is_for_those_who_approve(
+    moving: SimulatedRun,  # noqa: F811
+    oscar: tuple[TestClient, Started],
+) -> None:
+    client, _ = oscar
+    before = written(moving)
+    act = Act("/runs/RUN/requests/rate", {"rate": "900MB/s"})
+    answer, page = do(client, act, moving), send(client, act, moving, "oscar")
+    assert answer.status_code == page.status_code == 403
+    assert answer.json()["detail"] == "oscar may not approve here; the policy names alice"
+    assert "the policy names alice" in page.text
+    assert written(moving) == before
+
+
 @every_act
 def test_what_cannot_be_used_is_told_and_nothing_is_done(
     act: Act, made: SimulatedRun, oscar: tuple[TestClient, Started]

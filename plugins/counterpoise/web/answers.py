@@ -70,8 +70,6 @@ def answer_routes(open_installation: OpenInstallation) -> APIRouter:
             decision, typed = _read(sent)
             try:
                 approval = _answer(installation, run, viewer, decision, typed)
-            except MayNotError:
-                raise
             except (InputError, RefusedError) as error:
                 return error_page(request, status_of(error), str(error))
             after = runs.run_details(installation, run_id, viewer)

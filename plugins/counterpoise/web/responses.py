@@ -22,7 +22,13 @@ from jinja2 import Environment
 from msgspec import Struct
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from counterpoise.errors import ConfigurationError, InputError, RefusedError, UnknownNameError
+from counterpoise.errors import (
+    ConfigurationError,
+    InputError,
+    MayNotError,
+    RefusedError,
+    UnknownNameError,
+)
 from counterpoise.model.safe_text import for_json, safe_logger
 from counterpoise.reporting.html import environment
 from counterpoise.services.viewers import MayNotViewError, UnknownClusterError
@@ -133,14 +139,12 @@ def _unknown_cluster(request: Request, known: tuple[str, ...]) -> Response:
 
 
 def status_of(error: InputError | RefusedError) -> int:
-    """Return the status of a form that comes back: 422 for what was typed, 409 for what may not be
-    now.
+    """Return the status of a form that comes back: 422 for what was typed, 403 for somebody who may
+    not, 409 for what may not be now.
     """
-    return 422 if isinstance(error, InputError) else 409
-
-
-def may_not_view(request: Request) -> Response:
-    return error_page(request, 403, "The policy of this cluster does not name you (view).")
+    if isinstance(error, InputError):
+        return 422
+    return 403 if isinstance(error, MayNotError) else 409
 
 
 async def safe_response(
@@ -155,8 +159,8 @@ async def safe_response(
         response = _not_found(request) if _has_nul(request) else await call_next(request)
     except UnknownClusterError as error:
         response = _unknown_cluster(request, error.known)
-    except MayNotViewError:
-        response = may_not_view(request)
+    except MayNotViewError as error:
+        response = error_page(request, 403, str(error))
     except RefusedError as error:
         response = error_page(request, 403, str(error)) if is_form else _unknown(request, error)
     except UnknownNameError:
