@@ -50,7 +50,8 @@ def test_a_field_is_given_or_of_the_first_value_that_has_it() -> None:
 
 def test_a_document_has_utc_times_plain_numbers_and_null() -> None:
     view = view_of(WholeView, Whole("orders", (Part(1),), NOON), count=1)
-    document = as_document({"view": view, "share": np.float64(0.5), "none": None})
+    counts = {"leaders": np.int64(3), "ratio": np.float32(0.25)}
+    document = as_document({"view": view, "share": np.float64(0.5), "none": None} | counts)
     assert json.loads(for_json(document)) == {
         "view": {
             "name": "orders",
@@ -60,6 +61,8 @@ def test_a_document_has_utc_times_plain_numbers_and_null() -> None:
         },
         "share": 0.5,
         "none": None,
+        "leaders": 3,
+        "ratio": 0.25,
     }
 
 

@@ -8,6 +8,7 @@ templates over these values; a property has words that both of them show. Nothin
 """
 
 from datetime import datetime
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,9 +23,12 @@ def as_document(view: object) -> Any:
 
 def _plain(value: object) -> str | int | float:
     """Return what a value is a kind of, as `json.dumps` writes it: a number of numpy, a Markup."""
-    for kind in (str, int, float):
-        if isinstance(value, kind):
-            return kind(value)
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 
