@@ -17,7 +17,7 @@ from counterpoise.installation import Installation
 from counterpoise.model.tables import RESULT_TABLES
 from counterpoise.orchestration.chunks import at_most, in_chunks, name_of
 from counterpoise.services import analyses
-from counterpoise.services.analyses import view_of
+from counterpoise.services.analyses import stored_view
 from counterpoise.storage import PACKED
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +75,7 @@ def test_a_cluster_whose_report_fails_keeps_no_other_from_its_report_and_its_pro
     analysed: Installation, capfd: pytest.CaptureFixture[str]
 ) -> None:
     store = analysed.archive.store
-    view_of(analysed, "c1")  # makes it
+    stored_view(analysed, "c1")  # makes it
     (path,) = store.list("views/c1/series")
     store.write_bytes(path, b"damaged")
     state, tasks = run()

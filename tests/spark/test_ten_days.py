@@ -14,7 +14,7 @@ import pytest
 from counterpoise.installation import Installation
 from counterpoise.model.tables import SERIES
 from counterpoise.services import analyses, reports
-from counterpoise.services.analyses import view_of
+from counterpoise.services.analyses import stored_view
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from tests.support.ten_days import (
     BEGIN,
@@ -109,4 +109,4 @@ def test_a_second_round_finds_nothing_to_do(installation: Installation) -> None:
 def test_the_view_made_anew_is_the_same(installation: Installation) -> None:
     before = installation.results.series("demo")
     installation.archive.store.delete_folder("views/demo/series")
-    assert view_of(installation, "demo").equals(before)
+    assert stored_view(installation, "demo").equals(before)

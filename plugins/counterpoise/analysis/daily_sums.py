@@ -111,7 +111,6 @@ def _elections_of(table: pa.Table) -> pa.Table:
 # rate is not known do not count; neither does the leader of the moment.
 
 
-_DAY_SECONDS: Final = 86_400.0
 _LOAD_SUMS: Final = pa.schema(
     [
         ("topic", TEXT),

@@ -1,7 +1,7 @@
 """The history on Spark: one job over all that is new, and the views that pages read.
 
     clusters = analyse(installation, "2026-01-31T12:00")      # those that have new results
-    view_of(installation, "orders-eu", "series")      # made anew from all results where it is gone
+    stored_view(installation, "orders-eu", "series")   # made anew from all results where it is gone
 
 The list of the round's snapshots is written last: until then none of them counts as analysed, and
 the next round analyses them again. A snapshot that cannot be read is left out, with the reason; the
@@ -170,7 +170,7 @@ def _finish_round(
     return sorted(ids_by_cluster)
 
 
-def view_of(
+def stored_view(
     installation: Installation,
     cluster: str,
     view: str = "series",

@@ -46,7 +46,7 @@ from counterpoise.model.run import UNDER_WAY_STATES
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.tables import LOG_DIR_LOAD, RESULT_TABLES, SERIES
 from counterpoise.reporting.policy_lines import policy_lines
-from counterpoise.services.analyses import view_of
+from counterpoise.services.analyses import stored_view
 from counterpoise.services.kept_empty import plan_without
 from counterpoise.services.snapshots import read_snapshot, usual_bytes_in
 from counterpoise.snapshot import inspect
@@ -212,7 +212,7 @@ def past_facts(
     series = _or_else(
         SERIES.empty_table(),
         f"the series of {cluster} cannot be read",
-        lambda: view_of(installation, cluster),
+        lambda: stored_view(installation, cluster),
     )
     is_same_id = pc.fill_null(pc.equal(series["cluster_id"], snapshot.cluster_id), True)
     series = series.filter(is_same_id)
@@ -282,7 +282,7 @@ def _disk_forecasts(
     log_dirs = _or_else(
         LOG_DIR_LOAD.empty_table(),
         f"the log dirs of {cluster} over time cannot be read",
-        lambda: view_of(installation, cluster, "log_dirs"),
+        lambda: stored_view(installation, cluster, "log_dirs"),
     )
     since = series["observed_at"][-1].as_py() - _DISK_FORECAST_PERIOD
     of_series = pc.is_in(log_dirs["snapshot_id"], value_set=series["snapshot_id"].unique())

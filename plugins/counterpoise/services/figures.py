@@ -22,7 +22,7 @@ from counterpoise.model.balance import LeaderBalance, WantedRebalance
 from counterpoise.model.load import ClusterLoad
 from counterpoise.model.tables import PARTITION_LOAD, TOPIC_BALANCE, TOPIC_LOAD, rows_of
 from counterpoise.results import Results
-from counterpoise.services.analyses import view_of
+from counterpoise.services.analyses import stored_view
 from counterpoise.units import format_moment, format_seconds
 
 PERIOD: Final = timedelta(days=30)
@@ -120,7 +120,7 @@ def _series(
     """
     try:
         since = (until or installation.clock()) - 2 * period - _READ_BEFORE
-        series = view_of(installation, cluster, since=since)
+        series = stored_view(installation, cluster, since=since)
         if series.num_rows:
             end = until or series["observed_at"][-1].as_py()
             begin = end - 2 * period
@@ -128,7 +128,7 @@ def _series(
                 return series
     except OverflowError:  # of a period of thousands of years
         pass
-    return view_of(installation, cluster)
+    return stored_view(installation, cluster)
 
 
 def _balance(
@@ -203,7 +203,7 @@ def _load_before(
         known.series,
         TOPIC_LOAD.empty_table(),
         PARTITION_LOAD.empty_table(),
-        view_of(known.installation, known.cluster, "log_dirs", begin_of_disks, end),
+        stored_view(known.installation, known.cluster, "log_dirs", begin_of_disks, end),
         cluster=known.cluster,
         since=begin,
         until=end,
@@ -238,7 +238,7 @@ def _load(
         series,
         results.table("topic_load", ids_of_topics | detailed_ids),
         results.table("partition_load", {latest.snapshot_id}),
-        view_of(known.installation, cluster, "log_dirs", begin_of_disks, until),
+        stored_view(known.installation, cluster, "log_dirs", begin_of_disks, until),
         daily,
         cluster=cluster,
         since=since,

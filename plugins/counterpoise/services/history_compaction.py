@@ -47,7 +47,7 @@ from counterpoise.model.tables import (
 )
 from counterpoise.model.words import pluralize
 from counterpoise.round_index import ROUNDS, document_path, write_document
-from counterpoise.services.analyses import view_of
+from counterpoise.services.analyses import stored_view
 from counterpoise.spark_submit import START_FAST, run_job
 from counterpoise.storage import Store, working_root
 
@@ -442,7 +442,7 @@ def _with_series(
         since = datetime.combine(min(days), time(), UTC) - analysis.AROUND
         until = datetime.combine(max(days), time(), UTC) + analysis.AROUND
         try:
-            series = view_of(installation, cluster, "series", since, until)
+            series = stored_view(installation, cluster, "series", since, until)
         except StoreError as error:
             rounds = {name for daily in of_cluster for name in daily.plan.snapshot_ids_by_round}
             left_alone.add(f"every day of {cluster} without a table", error, rounds)

@@ -337,20 +337,13 @@ def _connected(examined: Examination, by_hand: str) -> str:
 
 # -- Airflow, asked by a process of its own (`orchestration/self_check.py`) in this environment
 
-
 _MODULE: Final = "counterpoise.orchestration.self_check"
-
-
 _HEALTHY: Final = "healthy"
-
-
 _COMPONENTS: Final = {
     "scheduler": "airflow scheduler",
     "dag_processor": "airflow dag-processor",
     "triggerer": "airflow triggerer",
 }
-
-
 _ASK_WHERE_DATABASE_IS: Final = (
     "run `airflow db check`; where this component has no access to Airflow's database, run "
     "self-check beside the scheduler"

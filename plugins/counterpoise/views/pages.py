@@ -14,9 +14,9 @@ from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.reporting.html import render
 from counterpoise.views.plan import MEASURES, BrokerChart, LargestMoves, PlanView, goal_in_words
+from counterpoise.views.run import EVENTS_SHOWN
 
 MOVES_SHOWN: Final = 25
-EVENTS_SHOWN: Final = 300
 
 
 def plan_report(

@@ -5,7 +5,7 @@ as_document(RunStatusView.of(status))    # counterpoise status RUN --json
 """
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from msgspec import Struct, field
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from counterpoise.services.fleet import WaitingRun
     from counterpoise.services.runs import RunDetails, RunStatus
 
-EVENTS_SHOWN = 300
+EVENTS_SHOWN: Final = 300  # of a run, on a page
 
 
 class RunView(Struct, frozen=True, kw_only=True):
