@@ -135,7 +135,7 @@ def check_steering(
     )
     assert request(oscar, run, "resume", reason="over").status_code == 303
     too_fast = request(oscar, run, "rate", rate="20MB/s", reason="night")
-    assert too_fast.status_code == 409 and "may not approve" in too_fast.text
+    assert too_fast.status_code == 403 and "may not approve" in too_fast.text
     assert request(alice, run, "rate", rate="20MB/s", reason="night").status_code == 303
     asked = place.installation.ledger.requests(run.cluster, run.run_id)
     assert [(made.control, made.person.shown) for made in asked] == [

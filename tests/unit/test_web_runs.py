@@ -209,7 +209,7 @@ def test_a_freeze_and_its_end(oscar: TestClient, moving: SimulatedRun) -> None:
         ("pause", {"reason": "x" * 3000}, 422, "more than 2,000"),
         ("rate", {"rate": "20", "reason": "why"}, 422, "no unit"),
         ("rate", {"rate": "", "reason": "why"}, 422, "is not a rate"),
-        ("rate", {"rate": "500MB/s", "reason": "why"}, 409, "may not approve"),
+        ("rate", {"rate": "500MB/s", "reason": "why"}, 403, "may not approve"),
         ("freeze", {"until": "yesterday", "reason": "why"}, 422, "is not a time"),
         ("resume", {"reason": "why"}, 409, "is not paused"),
         ("unfreeze", {"reason": "why"}, 409, "is not frozen"),
