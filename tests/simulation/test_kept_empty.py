@@ -239,6 +239,21 @@ def test_a_cancelled_removal_keeps_nothing_empty(
     assert planned(shell, *ADD_4)[0].code in (0, 1), "it may be added, or has its share"
 
 
+@pytest.mark.parametrize("limit", [("--max-bytes", "20MB"), ("--topics", "orders")])
+def test_a_broker_on_which_the_removal_leaves_replicas_is_not_kept_empty(
+    shell: CommandLine, monkeypatch: pytest.MonkeyPatch, limit: tuple[str, ...]
+) -> None:
+    kafka = simulated(f"{EVEN}\npayments-0: 4 1 size=10000000", racks="1=a 2=b 3=c 4=d")
+    let_commands_reach(kafka, monkeypatch)
+    typed, path = planned(shell, *REMOVE_4, *limit)
+    assert typed.code == 0, typed.err
+    executed(shell, path)
+    assert any(held_by(kafka)[4])
+    assert kept_empty(shell) == []
+    drained(shell)
+    assert kept_empty(shell) == [4]
+
+
 def test_it_may_be_emptied_once_more_and_its_first_day_counts(
     shell: CommandLine, kafka: SimulatedCluster
 ) -> None:

@@ -401,18 +401,17 @@ class RebalancePlan:
 
     @property
     def emptied_broker_ids(self) -> tuple[int, ...]:
-        """Return the brokers that a person wants empty: those of a removal, and those that an
-        import or an undo leaves without a replica.
+        """Return the brokers that a person wants empty and that the plan leaves without a replica:
+        those of a removal, and those that an import or an undo empties.
+
+        Of a broker that is not registered no plan says what is left there.
         """
+        empty = [figure for figure in self.figures if not figure.replicas_after]
         if self.goal is Goal.REMOVE_BROKERS:
-            return self.broker_ids
+            return tuple(one.broker_id for one in empty if one.broker_id in self.broker_ids)
         if self.goal is not Goal.IMPORTED:
             return ()
-        return tuple(
-            figure.broker_id
-            for figure in self.figures
-            if figure.replicas_before and not figure.replicas_after
-        )
+        return tuple(one.broker_id for one in empty if one.replicas_before)
 
     @cached_property
     def leader_changes(self) -> int:
