@@ -194,6 +194,12 @@ class Installation:
         """Return the settings of the connection that reads."""
         return self.connection_settings(self.cluster(name).connection_id)
 
+    def cluster_words(self, name: str) -> tuple[str, str]:
+        """Return the words that name the cluster in a command of ours, typed where this runs."""
+        if isinstance(self.connections, _OneConnection):
+            return "--bootstrap", self.connections.addresses
+        return "--cluster", name
+
     def security_protocol(self, name: str) -> str:
         return self.connectivity_settings(name).security_protocol
 

@@ -213,7 +213,7 @@ def command_of(plan: Mapping[str, Any]) -> str:
         tuple(plan.get("topics", ())),
         plan.get("replication_factor"),
     )
-    return wanted.command("demo")
+    return wanted.command(("--cluster", "demo"))
 
 
 def test_lines_for_a_cluster_whose_brokers_are_live(

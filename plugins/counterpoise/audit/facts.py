@@ -214,6 +214,12 @@ class AuditFacts:
     quarantined: tuple[QuarantinedSnapshot, ...] = ()
     active_run_id: str | None = None
     kept_empty: Mapping[int, ControlRequest] = field(default_factory=dict)
+    typed_words: tuple[str, ...] = ()  # see `cluster_words`
+
+    @property
+    def cluster_words(self) -> tuple[str, ...]:
+        """Return the words that name the cluster in a command of ours."""
+        return self.typed_words or ("--cluster", self.snapshot.cluster)
 
     @cached_property
     def partitions(self) -> PartitionColumns:

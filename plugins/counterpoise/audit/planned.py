@@ -19,7 +19,7 @@ from dataclasses import replace
 from counterpoise.audit import RULES
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import Measure
-from counterpoise.model.finding import Finding, PlanOutlook, WantedPlan
+from counterpoise.model.finding import Finding, PlanOutlook, WantedPlan, merged_plans
 from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
@@ -39,13 +39,7 @@ def wanted_plans(findings: Iterable[Finding], facts: AuditFacts) -> tuple[Wanted
     """Return the plans that findings ask for; those that differ in topics alone are one."""
     if facts.active_run_id:
         return ()
-    topics_by_plan: dict[WantedPlan, set[str]] = {}
-    for finding in findings:
-        if finding.plan is not None:
-            topics_by_plan.setdefault(_key(finding.plan), set()).update(finding.plan.topics)
-    return tuple(
-        replace(wanted, topics=tuple(sorted(topics))) for wanted, topics in topics_by_plan.items()
-    )
+    return merged_plans(finding.plan for finding in findings if finding.plan is not None)
 
 
 def with_outlooks(

@@ -18,7 +18,7 @@ from counterpoise.cli.common import (
 )
 from counterpoise.cli.output_files import path_argument, write_text
 from counterpoise.errors import RefusedError, StoreError
-from counterpoise.model.finding import AuditReport, ReportedFinding
+from counterpoise.model.finding import AuditReport, ReportedFinding, merged_plans
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize, verb
 from counterpoise.services import audits, snapshots
@@ -79,12 +79,13 @@ def _audit(arguments: argparse.Namespace, console: Console) -> int:
             suffix: audits.audit_report(installation, name, suffix=suffix) for suffix in _SUFFIXES
         }
         page = audits.audit_page(installation, name)
+        cluster_words = installation.cluster_words(name)
     if arguments.out:
         page = _write(arguments.out, texts)
     if arguments.json:
         print_json(json.loads(texts["json"]))
     else:
-        _print(console, report, page)
+        _print(console, report, cluster_words, page)
     return _FOUND if report.open_at(fails_at) else 0
 
 
@@ -105,7 +106,9 @@ def _write(folder: Path, texts: dict[str, str]) -> str:
     return str(folder / "audit.html")
 
 
-def _print(console: Console, report: AuditReport, page: str) -> None:
+def _print(
+    console: Console, report: AuditReport, cluster_words: tuple[str, str], page: str
+) -> None:
     waived = len(report.waived)
     if report.open:
         rows = tables.table("severity", "rule", "subject", "finding", "since")
@@ -115,7 +118,8 @@ def _print(console: Console, report: AuditReport, page: str) -> None:
     else:
         console.print("no findings" + (", except waived ones" if waived else ""))
     plans = [reported.finding.plan for reported in report.open if reported.finding.plan]
-    for command in dict.fromkeys(plan.command(report.cluster) for plan in plans):
+    for plan in merged_plans(plans):
+        command = plan.command(cluster_words)
         console.print(f"a plan would help: {command}", markup=False, soft_wrap=True)
     if report.previous_at:
         since = format_moment(report.previous_at)

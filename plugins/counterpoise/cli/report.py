@@ -109,7 +109,8 @@ def _print_balance(
     if wanted is None:
         console.print("no rebalance is needed")
         return
-    command = WantedPlan(wanted.goal, wanted.broker_ids).command(balance.cluster)
+    plan = WantedPlan(wanted.goal, wanted.broker_ids)
+    command = plan.command(("--cluster", balance.cluster))
     words = f"a rebalance would help: {one_line(wanted.reason)}: {command}"
     console.print(words, markup=False, soft_wrap=True)
 

@@ -9,9 +9,10 @@ is; `model/subjects.py` builds it.
 
 import json
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
 from counterpoise.errors import InputError
@@ -42,17 +43,40 @@ class WantedPlan:
         }
         return {name: value for name, value in values.items() if value}
 
-    def command(self, cluster: str) -> str:
-        """Return the command that makes the plan, quoted for a shell."""
-        words = ["counterpoise", "plan", "--cluster", cluster, "--goal", str(self.goal)]
+    def command(self, cluster_words: Sequence[str]) -> str:
+        """Return the command that makes the plan, quoted for a shell.
+
+        `cluster_words` name the cluster: `("--cluster", "orders-eu")`.
+        """
+        words = ["counterpoise", "plan", *cluster_words, "--goal", str(self.goal)]
         if self.broker_ids:
             words += ["--brokers", ",".join(map(str, self.broker_ids))]
         if self.topics:
             words += ["--topics", ",".join(self.topics)]
         if self.replication_factor is not None:
             words += ["--replication-factor", str(self.replication_factor)]
-        words += ["--out", "plan.json"]
+        words += ["--out", f"{self._file_name}.json"]
         return " ".join(map(shell_word, words))
+
+    @property
+    def _file_name(self) -> str:
+        """Return another name for each plan that one audit asks for."""
+        factor = "" if self.replication_factor is None else f"-{self.replication_factor}"
+        return f"{self.goal}{factor}"
+
+
+def merged_plans(plans: Iterable[WantedPlan]) -> tuple[WantedPlan, ...]:
+    """Return one plan for those that differ in topics alone, in the order of the first of each.
+
+    A plan without topics is for all of them.
+    """
+    topics_by_plan: dict[WantedPlan, list[tuple[str, ...]]] = {}
+    for plan in plans:
+        topics_by_plan.setdefault(replace(plan, topics=()), []).append(plan.topics)
+    return tuple(
+        replace(plan, topics=tuple(sorted(set(chain(*topics))) if all(topics) else ()))
+        for plan, topics in topics_by_plan.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)

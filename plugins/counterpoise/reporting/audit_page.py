@@ -102,18 +102,26 @@ class RuleCard:
 
 
 def audit_report(
-    report: AuditReport, texts: Mapping[str, RuleText], *, data_checks: str | None = None
+    report: AuditReport,
+    texts: Mapping[str, RuleText],
+    cluster_words: tuple[str, ...] = (),
+    *,
+    data_checks: str | None = None,
 ) -> str:
     """Return one self-contained page.
 
+    `cluster_words` name the cluster in our commands, by default `--cluster` and its name.
     `data_checks` is the path of the checks of the data, relative to the page; None: there are none.
     """
-    return render("audit.html", data_checks=data_checks, **audit_sections(report, texts))
+    return render(
+        "audit.html", data_checks=data_checks, **audit_sections(report, texts, cluster_words)
+    )
 
 
 def audit_sections(
     report: AuditReport,
     texts: Mapping[str, RuleText],
+    cluster_words: tuple[str, ...] = (),
     *,
     waive: str = "",
     make_plan: str | None = None,
@@ -132,7 +140,9 @@ def audit_sections(
         "areas": _areas(report, texts),
         "severities": [(IN_WORDS[severity], _COLOURS[severity]) for severity in SEVERITIES],
         "words": IN_WORDS,
-        "plan_link": partial(_plan_link, report.cluster),
+        "plan_link": partial(
+            _plan_link, report.cluster, cluster_words or ("--cluster", report.cluster)
+        ),
         "titles": {rule_id: text.title for rule_id, text in texts.items()},
         "passed": [texts[rule_id].title for rule_id in report.passed if rule_id in texts],
         "verdict": verdict(report),
@@ -174,7 +184,7 @@ def _cards(report: AuditReport, texts: Mapping[str, RuleText]) -> list[RuleCard]
     ]
 
 
-def _plan_link(cluster: str, plan: WantedPlan) -> PlanLink:
+def _plan_link(cluster: str, cluster_words: tuple[str, ...], plan: WantedPlan) -> PlanLink:
     request = {CLUSTER_FIELD: cluster, **plan.rebalance_request}
     titles = {CLUSTER_FIELD: CLUSTER_TITLE, **FORM_TITLES}
     fill_in = tuple((titles[name], _to_type(value)) for name, value in request.items())
@@ -183,7 +193,7 @@ def _plan_link(cluster: str, plan: WantedPlan) -> PlanLink:
         _DAG_PAGE,
         fill_in,
         json.dumps(request),
-        plan.command(cluster),
+        plan.command(cluster_words),
     )
 
 

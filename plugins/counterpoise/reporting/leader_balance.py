@@ -88,7 +88,7 @@ def leader_balance_report(
 
 def _plan_command(cluster: str, wanted: WantedRebalance) -> str:
     """Return the command line that makes the plan, ready for a shell."""
-    return WantedPlan(wanted.goal, wanted.broker_ids).command(cluster)
+    return WantedPlan(wanted.goal, wanted.broker_ids).command(("--cluster", cluster))
 
 
 def _tiles_beside(balance: LeaderBalance) -> tuple[Tile, ...]:

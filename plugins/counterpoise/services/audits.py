@@ -157,6 +157,7 @@ def _gather_facts(
         quarantined=tuple(quarantined_since(installation, snapshot, past)),
         active_run_id=under_way[0].run_id if under_way else None,
         kept_empty=installation.active_requests(cluster).kept_empty,
+        typed_words=installation.cluster_words(cluster),
     )
 
 
@@ -340,7 +341,8 @@ def _write_pages(installation: Installation, report: AuditReport, thresholds: Th
     texts = auditing.rule_texts(thresholds)
     cluster = report.cluster
     docs = f"{DATA_DOCS}/index.html" if installation.archive.has_data_docs(cluster) else None
-    page = reporting.audit_report(report, texts, data_checks=docs)
+    cluster_words = installation.cluster_words(cluster)
+    page = reporting.audit_report(report, texts, cluster_words, data_checks=docs)
     pages = {
         audit_report_name(cluster, report.audited_at.date()): page,
         audit_report_name(cluster, suffix="json"): reporting.audit_json(report, texts),

@@ -206,8 +206,8 @@ def test_bytes_in_come_from_the_newest_analysed_snapshot() -> None:
     )
     assert "2.25 times the mean" in finding.summary
     assert finding.plan is not None
-    assert finding.plan.command("demo") == (
-        "counterpoise plan --cluster demo --goal rebalance --out plan.json"
+    assert finding.plan.command(("--cluster", "demo")) == (
+        "counterpoise plan --cluster demo --goal rebalance --out rebalance.json"
     )
     assert (
         findings_of("bytes-in-uneven", _rates(snapshot, {1: 9_000_000, 2: 6_000_000, 3: 5_000_000}))

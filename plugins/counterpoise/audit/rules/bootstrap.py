@@ -278,7 +278,7 @@ def metadata_differs(facts: AuditFacts) -> Iterator[CheckResult]:
             f"within one connectivity check, brokers reported {len(broker_lists)} different lists "
             "of live brokers",
             evidence(_METADATA_ROW, rows),
-            fix=(LOOK, counterpoise("doctor", "--cluster", facts.snapshot.cluster)),
+            fix=(LOOK, counterpoise("doctor", *facts.cluster_words)),
         )
 
 

@@ -305,7 +305,7 @@ def _inspect_or_cancel(facts: AuditFacts, topic: str, rows: Sequence[_Row]) -> t
     partitions = [TopicPartition(topic, int(str(row[0]))) for row in rows]
     return (
         LOOK,
-        counterpoise("status", "--cluster", facts.snapshot.cluster),
+        counterpoise("status"),
         kafka("kafka-reassign-partitions", "--list"),
         "# if no run of ours started it, and it must end:",
         *cancel_reassignments(partitions),

@@ -39,7 +39,7 @@ _ACCEPT_LOSS: Final = (
 )
 def snapshots_overdue(facts: AuditFacts, *, intervals: int) -> Iterator[CheckResult]:
     fix = (
-        counterpoise("snapshot", "--cluster", facts.snapshot.cluster),
+        counterpoise("snapshot", *facts.cluster_words),
         "airflow dags unpause kafka_snapshot",
     )
     manifests = facts.history.manifests
@@ -96,7 +96,7 @@ def snapshots_quarantined(facts: AuditFacts) -> Iterator[CheckResult]:
         for snapshot in reversed(facts.quarantined)
         for reason_text in snapshot.reasons
     ]
-    again = counterpoise("snapshot", "--cluster", facts.snapshot.cluster)
+    again = counterpoise("snapshot", *facts.cluster_words)
     yield CheckResult(
         subjects.CLUSTER,
         f"{which} quarantined, since {since}: {reason}{more}",
