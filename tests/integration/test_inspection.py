@@ -259,7 +259,7 @@ def test_partitions_in_trouble_are_those_that_kafkas_own_tool_lists(
         ("partitions-under-min-isr", "topic spread"),
         ("partitions-offline", "topic lonely"),
         ("replication-factor-1", "topic lonely"),
-        ("eligible-leaders", "topic spread"),
+        ("eligible-leaders", "cluster"),
         ("quorum-static", "quorum"),
     } <= {finding.key for finding in found}
     # With KIP-966 the ISR of a partition whose last replica died is empty, and only its eligible

@@ -395,9 +395,11 @@ def _eligible_leaders_of(
             where = f"{what} of topic {topic.name}"
             raise_for(topic.error_code, None, where, DESCRIBE_TOPICS, broker_client)
             for partition in topic.partitions:
-                if partition.eligible_leader_replicas:
-                    key = TopicPartition(topic.name, partition.partition_index)
-                    found[key] = tuple(partition.eligible_leader_replicas)
+                # Kafka goes on to list replicas that a reassignment has removed.
+                listed = partition.eligible_leader_replicas or ()
+                eligible = tuple(b for b in listed if b in partition.replica_nodes)
+                if eligible:
+                    found[TopicPartition(topic.name, partition.partition_index)] = eligible
         cursor = response.next_cursor
         if cursor is None:
             return found

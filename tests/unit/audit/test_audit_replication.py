@@ -230,8 +230,8 @@ def test_eligible_leaders_are_findings_and_unknown_where_brokers_do_not_report_t
     cluster.partitions[TopicPartition("orders", 2)].isr = {1}
     cluster.eligible_leaders = {TopicPartition("orders", 2): (3,)}
     finding = findings_of("eligible-leaders", facts(cluster))[0]
-    assert finding.subject == "topic orders"
+    assert finding.subject == "cluster"
     assert finding.evidence is not None
-    assert finding.evidence.rows == (("2", "3"),)
+    assert finding.evidence.rows == (("orders", "2", "3"),)
     cluster.fail_next("list_eligible_leaders", ClusterError("brokers do not know the request"))
     assert subjects("eligible-leaders", facts(cluster)) == [("cluster", Severity.UNKNOWN)]
