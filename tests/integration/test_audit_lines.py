@@ -44,6 +44,7 @@ ILL: Final = {
     **NOTICED_SOON,
     "default.replication.factor": "1",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "5",
     "auto.create.topics.enable": "true",
     UNCLEAN: "true",
 }

@@ -15,6 +15,7 @@ IN_FILES: Final = (
     "auto-leader-rebalance",
     "default-replication-factor",
     "internal-replication-factor",
+    "replication-factor-above-brokers",
     "static-configs-differ",
     "throttle-rate-without-effect",
 )

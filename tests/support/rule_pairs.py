@@ -85,6 +85,7 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     "min-insync-1": config(None, "min_insync_replicas", "1", "2"),
     "default-replication-factor": config(None, "default_replication_factor", "1", "2"),
     "internal-replication-factor": config(None, "offsets_topic_replication_factor", "1", "2"),
+    "replication-factor-above-brokers": config(None, "default_replication_factor", "4", "3"),
     "auto-create-topics": config(1, "auto_create_topics_enable", "true", "false"),
     "eligible-leaders": each(on.eligible, {ORDERS_0: (2,)}, {}),
     "unclean-leader-election": config(None, UNCLEAN, "true", "false"),

@@ -29,7 +29,6 @@ from counterpoise.audit.rules.listeners import value_of
 from counterpoise.model import subjects
 from counterpoise.model.columns import Ints
 from counterpoise.model.finding import Evidence, WantedPlan
-from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import ConfigSource, ConfigValue
 from counterpoise.model.request import Goal
@@ -38,6 +37,7 @@ from counterpoise.model.words import join_ids, join_names, pluralize, verb
 
 _MIN_ISR: Final = "min.insync.replicas"
 _USUAL_FACTOR: Final = 3
+_TOPICS_DESCRIBED: Final = 3
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
 _INCREASE_FACTOR: Final = f"{_DOCUMENTED}basic_ops_increase_replication_factor"
 _SET_BY: Final = {
@@ -290,11 +290,16 @@ def level_in_words(config: ConfigValue | None) -> str:
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _AUTO_CREATE: Final = "auto.create.topics.enable"
 _DEFAULT_FACTOR: Final = "default.replication.factor"
-_INTERNAL_FACTORS: Final = (
-    "offsets.topic.replication.factor",
-    "transaction.state.log.replication.factor",
-    "share.coordinator.state.topic.replication.factor",
-)
+_OFFSETS_FACTOR: Final = "offsets.topic.replication.factor"
+_TRANSACTIONS_FACTOR: Final = "transaction.state.log.replication.factor"
+_SHARES_FACTOR: Final = "share.coordinator.state.topic.replication.factor"
+_INTERNAL_FACTORS: Final = (_OFFSETS_FACTOR, _TRANSACTIONS_FACTOR, _SHARES_FACTOR)
+# The topic that each factor is for, and what clients see while brokers cannot create it.
+_WITHOUT_TOPIC: Final = {
+    _OFFSETS_FACTOR: ("__consumer_offsets", "consumer groups get no assignment"),
+    _TRANSACTIONS_FACTOR: ("__transaction_state", "transactions time out"),
+    _SHARES_FACTOR: ("__share_group_state", "share groups get no records"),
+}
 _KIP_966: Final = (
     "https://cwiki.apache.org/confluence/display/KAFKA/KIP-966%3A+Eligible+Leader+Replicas"
 )
@@ -312,14 +317,17 @@ _KIP_966: Final = (
     needs={InspectionItem.BROKER_CONFIGS, Need.CONTROLLERS},
 )
 def default_replication_factor(facts: AuditFacts) -> Iterator[CheckResult]:
-    deciding_brokers = [
+    topics = "topics created without a number"
+    yield from _factors_of_one(facts, (_DEFAULT_FACTOR,), topics, _deciding_brokers(facts))
+
+
+def _deciding_brokers(facts: AuditFacts) -> list[int]:
+    """Return the brokers whose default.replication.factor new topics get."""
+    return [
         broker_id
         for broker_id, configs in facts.broker_configs.items()
         if facts.is_controller(broker_id) or value_of(configs, _AUTO_CREATE) == "true"
     ]
-    yield from _factors_of_one(
-        facts, (_DEFAULT_FACTOR,), "topics created without a number", deciding_brokers
-    )
 
 
 @rule(
@@ -364,6 +372,62 @@ def _factors_of_one(
 
 
 @rule(
+    "replication-factor-above-brokers",
+    Severity.CRITICAL,
+    title="Topics that brokers cannot create",
+    why="Brokers create an internal topic when it is needed first, with the factor of their "
+    "configs. With fewer brokers than that they fail each time, and only their logs say why. What "
+    "is asked of topics created without a number of replicas is a warning: creating them fails.",
+    how="Start the missing brokers, or set the factor to the number of brokers. Once an internal "
+    "topic exists, its factor in configs decides nothing.",
+    source=f"{_DOCUMENTED}brokerconfigs_offsets.topic.replication.factor",
+    needs={InspectionItem.BROKER_CONFIGS},
+    severities={Severity.WARNING},
+)
+def replication_factor_above_brokers(facts: AuditFacts) -> Iterator[CheckResult]:
+    """Yield factors above the number of registered brokers.
+
+    Nobody asks for a coordinator here to find out: that would create the topic.
+    """
+    topics = set(facts.snapshot.topics["topic"].to_pylist())
+    for key, (topic, consequence) in _WITHOUT_TOPIC.items():
+        if topic not in topics and (key != _SHARES_FACTOR or _has_share_groups(facts)):
+            yield from _factors_above(facts, key, consequence, facts.broker_configs)
+    consequence = "topics without a number of replicas of their own cannot be created"
+    for result in _factors_above(facts, _DEFAULT_FACTOR, consequence, _deciding_brokers(facts)):
+        yield replace(result, severity=Severity.WARNING)
+
+
+def _has_share_groups(facts: AuditFacts) -> bool:
+    """Return whether a broker says that share groups (KIP-932) are on."""
+    levels = [features.get("share.version") for features in facts.inspection.features.values()]
+    return any(level is not None and (level.finalized or 0) > 0 for level in levels)
+
+
+def _factors_above(
+    facts: AuditFacts, key: str, consequence: str, deciding_brokers: Container[int]
+) -> Iterator[CheckResult]:
+    broker_count = len(facts.snapshot.registered_broker_ids)
+    configs = {
+        broker_id: config
+        for broker_id, config in facts.values_of(key).items()
+        if broker_id in deciding_brokers and int(config.value or 0) > broker_count
+    }
+    if configs:
+        factor = max(int(config.value or 0) for config in configs.values())
+        yield CheckResult(
+            key,
+            f"{key} is {factor}, and the cluster has {pluralize(broker_count, 'broker')}: "
+            f"{consequence}",
+            _config_table(configs),
+            fix=(
+                "# server.properties of all brokers and controllers, then restart them one by one:",
+                f"{key}={min(_USUAL_FACTOR, broker_count)}",
+            ),
+        )
+
+
+@rule(
     "auto-create-topics",
     Severity.WARNING,
     title="Topics that are created automatically",
@@ -398,18 +462,20 @@ def auto_create_topics(facts: AuditFacts) -> Iterator[CheckResult]:
     needs={InspectionItem.ELIGIBLE_LEADERS},
 )
 def eligible_leaders(facts: AuditFacts) -> Iterator[CheckResult]:
-    rows_by_topic = grouped(
-        (key.topic, (key.partition, join_ids(broker_ids)))
+    rows = [
+        (key.topic, key.partition, join_ids(broker_ids))
         for key, broker_ids in sorted((facts.inspection.eligible_leaders or {}).items())
-    )
-    for topic, rows in rows_by_topic.items():
+    ]
+    if rows:
+        topics = sorted({topic for topic, _, _ in rows})
         have = verb(len(rows), "has", "have")
         yield CheckResult(
-            subjects.topic(topic),
-            f"{pluralize(len(rows), 'partition')} of topic {topic} {have} replicas that left the "
-            "ISR below min.insync.replicas and have every acknowledged record (ELR)",
-            evidence(("partition", "eligible leader replicas"), rows),
-            fix=(LOOK, describe_topic(topic)),
+            subjects.CLUSTER,
+            f"{pluralize(len(rows), 'partition')} of {pluralize(len(topics), 'topic')} {have} "
+            "replicas that left the ISR below min.insync.replicas and have every acknowledged "
+            "record (ELR)",
+            evidence(("topic", "partition", "eligible leader replicas"), rows),
+            fix=(LOOK, *map(describe_topic, topics[:_TOPICS_DESCRIBED])),
         )
 
 
