@@ -342,6 +342,58 @@ def test_a_plan_that_its_checks_refused_is_not_made_again_at_once(
     assert proposed(installation) == ("add-brokers", [3])
 
 
+def damaged(installation: Installation, run: plans.PlannedRun, damage: str | None) -> None:
+    """The file of the run's plan is gone, or holds something else."""
+    path = installation.ledger.run(run["run_id"]).plan_uri
+    if damage is None:
+        installation.archive.store.delete(path)
+    else:
+        installation.archive.store.write_text(path, damage)
+
+
+DAMAGES = pytest.mark.parametrize("damage", [None, "{}", ""])
+
+
+@DAMAGES
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_lost_plan_of_an_ended_run_keeps_nothing_from_being_proposed(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    caplog: pytest.LogCaptureFixture,
+    damage: str | None,
+    is_refused: bool,
+) -> None:
+    analyse_by_hand(installation, IDLE_BROKER)
+    run = asked_for(installation)
+    if is_refused:
+        kafka.denied[REASSIGN] = "CLUSTER_AUTHORIZATION_FAILED"
+        with pytest.raises(RefusedError, match="must not run"):
+            validations.validate(installation, run["run_id"], run["fingerprint"])
+    decide(installation, run, by=ANALYSIS)
+    damaged(installation, run, damage)
+    assert proposed(installation) == ("add-brokers", [3])
+    assert f"it is not known what run {run['run_id']} was for" in caplog.text
+    assert reports.report_balances(installation, ["demo"]).failures == {}
+
+
+@DAMAGES
+def test_a_question_whose_plan_is_lost_is_withdrawn_and_asked_again(
+    installation: Installation, damage: str | None
+) -> None:
+    """Nobody could approve it."""
+    analyse_by_hand(installation, IDLE_BROKER)
+    run = asked_for(installation)
+    damaged(installation, run, damage)
+    assert reports.report_balances(installation, ["demo"]).nothing_to_ask == ()
+    unneeded = proposals.unneeded_proposal(installation, "demo")
+    assert unneeded is not None and unneeded[0].run_id == run["run_id"]
+    assert unneeded[1] == "its plan cannot be read, so nobody can approve it"
+    assert proposed(installation) == ("add-brokers", [3])
+    again = asked_for(installation)
+    assert proposed(installation) is None, "the question waits"
+    assert installation.run_and_plan(again["run_id"])[1].broker_ids == (3,)
+
+
 def test_an_older_question_of_the_analysis_does_not_silence_the_idle_broker(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:

@@ -17,6 +17,7 @@ from counterpoise.model.approval import Decision
 from counterpoise.model.balance import WantedRebalance
 from counterpoise.model.control import Control
 from counterpoise.model.person import Person
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import OPEN_STATES, Run, RunState, is_refused_by_validation
 from counterpoise.model.safe_text import safe_logger
@@ -87,8 +88,11 @@ def _own_proposal(installation: Installation, cluster: str) -> Run | None:
 def _unneeded(
     installation: Installation, run: Run, analysed: ClusterAnalysis
 ) -> tuple[Run, str] | None:
+    plan = _readable_plan(installation, run)
+    if plan is None:
+        return run, "its plan cannot be read, so nobody can approve it"
     for wanted in analysed.would_help:
-        if _is_about(installation, run, wanted):
+        if _is_about(installation, plan, wanted):
             return None
         # A rebalance takes the place of another plan only where it is asked for now.
         if wanted.goal is not Goal.REBALANCE or (
@@ -129,7 +133,8 @@ def _acts_against(installation: Installation, run: Run) -> Iterator[tuple[dateti
         if request.control in (Control.CANCEL, Control.UNDO):
             words = f"{request.person.shown} cancelled run {run.run_id} ({request.why})"
             yield request.done_at or request.at, words
-    if run.closed_at and installation.plan_of(run).undoes:
+    plan = _readable_plan(installation, run) if run.closed_at else None
+    if run.closed_at and plan is not None and plan.undoes:
         words = f"{run.requester.shown} took back an earlier run with run {run.run_id}"
         yield run.closed_at, words
 
@@ -190,16 +195,19 @@ def _is_in_the_way(installation: Installation, run: Run, wanted: WantedRebalance
     """
     if run.state is not RunState.PROPOSED or not run.requester.is_own_dag:
         return True
-    return _is_about(installation, run, wanted)
+    plan = _readable_plan(installation, run)
+    return plan is not None and _is_about(installation, plan, wanted)
 
 
 def _was_refused_lately(installation: Installation, cluster: str, wanted: WantedRebalance) -> bool:
     """Return whether the checks refused a plan of what is wanted."""
     lasts = installation.cluster(cluster).policy.proposals.propose_again_after
-    return any(
-        must_not_run(installation, run) and _is_about(installation, run, wanted)
+    plans = (
+        _readable_plan(installation, run)
         for run in _runs_closed_after(installation, cluster, installation.ledger.now() - lasts)
+        if must_not_run(installation, run)
     )
+    return any(plan is not None and _is_about(installation, plan, wanted) for plan in plans)
 
 
 def must_not_run(installation: Installation, run: Run) -> bool:
@@ -207,8 +215,23 @@ def must_not_run(installation: Installation, run: Run) -> bool:
     return is_refused_by_validation(run, installation.ledger.journal(run.run_id).events())
 
 
-def _is_about(installation: Installation, run: Run, wanted: WantedRebalance) -> bool:
-    plan = installation.plan_of(run)
-    kept_empty = installation.active_requests(run.cluster).kept_empty
+def _readable_plan(installation: Installation, run: Run) -> RebalancePlan | None:
+    """Return the plan of a run; None, with a warning in the log, where the store does not have it:
+    one lost file must not end all proposals for the cluster.
+    """
+    try:
+        return installation.plan_of(run)
+    except CounterpoiseError as error:
+        _LOGGER.warning(
+            "%s: it is not known what run %s was for, so it keeps nothing from being proposed: %s",
+            run.cluster,
+            run.run_id,
+            error,
+        )
+        return None
+
+
+def _is_about(installation: Installation, plan: RebalancePlan, wanted: WantedRebalance) -> bool:
+    kept_empty = installation.active_requests(plan.cluster).kept_empty
     is_whole = is_of_whole_cluster(plan.scope, kept_empty)
     return is_whole and (plan.goal, plan.broker_ids) == (wanted.goal, wanted.broker_ids)
