@@ -17,8 +17,15 @@ from typing import Any
 
 import pytest
 
-from counterpoise.model.acl import OPERATOR_ACLS, READER_ACLS
+from counterpoise.model.acl import (
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS_OF_BROKERS,
+    OPERATOR_ACLS,
+    READER_ACLS,
+    Acl,
+)
 from dev.local_kafka import TopicSpec, create_topics, fill
+from dev.local_processes import wait_until
 from tests.support.command_line import CommandLine, Typed
 from tests.support.kafka_facts import (
     ongoing_reassignments,
@@ -354,6 +361,24 @@ def test_a_certificate_that_has_expired_on_one_broker(
     assert row["severity"] == "critical"
     assert row["seen"].startswith(f"the certificate of {secured.at('MIXED', 2)} expired at ")
     assert row["evidence"]["rows"][0][:2] == ["CN=EXPIRED", "CN=the authority of a test"]
+
+
+@pytest.mark.parametrize("acl", [DESCRIBE_CLUSTER, DESCRIBE_CONFIGS_OF_BROKERS], ids=str)
+def test_a_login_that_may_not_read_is_told_the_permission_that_reading_needs(
+    secured: SecuredKafka, shell: CommandLine, acl: Acl
+) -> None:
+    """One login for everything, as with --bootstrap: no writing permission for it."""
+    connect(shell, secured.settings("PLAIN", "reader"))
+    words = ("audit", "--cluster", "demo")
+    secured.disallow("reader", acl)
+    try:
+        wait_until(lambda: "needs" in shell.type(*words).err, "the refusal", 60)
+        refused = shell.type(*words).err
+    finally:
+        secured.allow("reader", [acl])
+    assert f"`{acl.grant('User:reader')}`" in refused
+    assert "--operation Alter" not in refused
+    wait_until(lambda: "needs" not in shell.type(*words).err, "the audit with it", 60)
 
 
 def test_an_operator_that_cannot_log_in_is_found_before_the_yes(

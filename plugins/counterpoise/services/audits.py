@@ -164,17 +164,15 @@ def _gather_facts(
 def _connected(
     installation: Installation, cluster: str, stack: ExitStack
 ) -> "tuple[ClusterReader, ClusterAdmin | None]":
-    """Return the reader and the operator, whose permissions are inspected; often they are one.
+    """Return the reader and the operator, whose permissions are inspected.
 
-    The operator is None where its connection fails, and where no run is open to anybody.
+    Where both are one connection, it reads as a reader does: what it lacks is then a permission to
+    read, and never one to write. The operator is None where its connection fails, and where no run
+    is open to anybody.
     """
-    settings = installation.cluster(cluster)
-    if not profile_of(settings.policy.provider).may_execute:
-        return stack.enter_context(installation.reader(cluster)), None
-    if settings.operator_connection_id == settings.connection_id:
-        admin = stack.enter_context(installation.operator(cluster))
-        return admin, admin
     reader = stack.enter_context(installation.reader(cluster))
+    if not profile_of(installation.cluster(cluster).policy.provider).may_execute:
+        return reader, None
     try:
         return reader, stack.enter_context(installation.operator(cluster))
     except CounterpoiseError as error:
