@@ -424,7 +424,7 @@ def test_a_wrong_password_is_one_message_on_stderr_and_nothing_is_written(
     assert (done.returncode, done.stdout) == (3, "")
     first, *lines, last = done.stderr.splitlines()
     assert first == "counterpoise audit: no bootstrap address answered (3 tried):"
-    assert last.startswith("Check the addresses, the security settings and the network")
+    assert last.strip().startswith("Check the addresses, the security settings and the network")
     for address, line in zip(wrong["bootstrap.servers"].split(","), lines, strict=True):
         assert line.startswith(f'  {address}: sasl: PLAIN failed: the broker refuses user "reader"')
     assert not [secret for secret in SECRETS if secret in done.stderr]

@@ -87,9 +87,10 @@ def story(shell: CommandLine) -> Path:
     typed(shell, "execute", plan, code=1)
     yes = ("--rate", "1MB/s", "--reason", HOSTILE)
     typed(shell, "approve", plan, *yes, code=0)
-    typed(shell, "freeze", "--cluster", "demo", "--for", "1h", *why)
-    typed(shell, "status")
-    typed(shell, "unfreeze", "--cluster", "demo", *why)
+    typed(shell, "freeze", "demo", "--until", "1h", *why, code=0)
+    assert MARK in typed(shell, "status", code=0).out
+    assert MARK in typed(shell, "execute", plan, code=1).err
+    typed(shell, "unfreeze", "demo", *why, code=0)
     for words in (("pause", plan), ("rate", plan, "900kB/s"), ("resume", plan)):
         typed(shell, *words, *why)
     typed(shell, "execute", plan, code=0)

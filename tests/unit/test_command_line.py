@@ -327,6 +327,6 @@ def test_a_warning_of_several_lines_is_printed_as_lines(
     plans.print_warnings(console, ["no address answered:\n  a:1: refused\n\x1b[31mwarning: x"])
     assert capsys.readouterr().out.splitlines() == [
         "warning: no address answered:",
-        "    a:1: refused",
+        "  a:1: refused",
         "  \N{REPLACEMENT CHARACTER}[31mwarning: x",
     ]

@@ -101,8 +101,8 @@ def _propose(arguments: argparse.Namespace, console: Console) -> int:
     plans.print_warnings(people, proposal.warnings)
     run_id = proposal.run_id
     value = {"run_id": run_id, "fingerprint": plan.fingerprint, "requested_by": requester.shown}
-    line = f"proposed by {requester.shown}: run {run_id}\n{plan.fingerprint}"
-    print_answer(arguments, console, value, line)
+    line = f"proposed by {requester.shown}: run {run_id}"
+    print_answer(arguments, console, value, line, plan.fingerprint)
     return 0
 
 
@@ -155,8 +155,8 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
     rate = format_rate(approval.rate_bytes_per_second or 0)
     lines = [
         f"approved by {approval.person.shown} at {rate}, "
-        f"until {approval.expires_at:%Y-%m-%d %H:%M} UTC: run {approval.run_id}\n"
-        f"{approval.fingerprint}"
+        f"until {approval.expires_at:%Y-%m-%d %H:%M} UTC: run {approval.run_id}",
+        approval.fingerprint,
     ]
     if missing:
         # Whoever types it may be in another folder.

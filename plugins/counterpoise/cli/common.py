@@ -17,6 +17,7 @@ from rich.console import (
     RenderHook,
     RenderResult,
 )
+from rich.text import Text
 
 from counterpoise.cli.output_files import path_argument
 from counterpoise.cli.streams import is_unicode
@@ -40,16 +41,28 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 @dataclass(frozen=True)
 class SafeRenderable:
-    """What is printed, without control characters that came with a text."""
+    """What is printed, without control characters that came with a text. Of a sentence with line
+    breaks in it, which somebody may have typed, further lines are indented.
+    """
 
     renderable: RenderableType
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for segment in console.render(self.renderable, options):
+        renderable = self.renderable
+        if isinstance(renderable, Text):
+            renderable = _indented(renderable)
+        for segment in console.render(renderable, options):
             if segment.control:
                 yield segment
             else:
                 yield segment._replace(text=without_control_characters(segment.text))
+
+
+def _indented(sentence: Text) -> Text:
+    """Return a sentence whose further lines cannot look like lines of their own (`indented`)."""
+    first, *further = sentence.split("\n", allow_blank=True)
+    lines = (line if line.plain.startswith("  ") else Text("  ") + line for line in further)
+    return sentence.blank_copy("\n").join([first, *lines])
 
 
 class _SafeOutput(RenderHook):

@@ -54,7 +54,8 @@ def print_examination(console: Console, examined: "Examination") -> None:
 
 
 def _print_advertised(console: Console, connectivity: ConnectivityCheck) -> None:
-    console.print("\nadvertised endpoints")
+    console.print()
+    console.print("advertised endpoints")
     checks = [(str(broker_id), check) for broker_id, check in connectivity.advertised.items()]
     if len(checks) > _MAX_ENDPOINTS_SHOWN:
         problems = [(name, check) for name, check in checks if not _is_as_expected(check)]
@@ -184,7 +185,8 @@ def _print_certificates(console: Console, connectivity: ConnectivityCheck) -> No
             "yes" if certificate.matches_host else "NO",
             shown(", ".join(addresses)),
         )
-    console.print("\ncertificates")
+    console.print()
+    console.print("certificates")
     console.print(rows)
 
 

@@ -49,7 +49,7 @@ class Display:
 
     def show(self, run: Run, run_progress: RunProgress | None) -> None:
         if self._live:
-            self._live.update(SafeRenderable(picture(run, run_progress)), refresh=True)
+            self._live.update(Group(*map(SafeRenderable, picture(run, run_progress))), refresh=True)
         elif (text := in_words(run, run_progress)) != self._shown:
             self._shown = text
             self._console.print(text, markup=False, soft_wrap=True)
@@ -71,9 +71,9 @@ def in_words(run: Run, run_progress: RunProgress | None) -> str:
     return f"{run.state}, {'; '.join(parts)}"
 
 
-def picture(run: Run, run_progress: RunProgress | None) -> RenderableType:
+def picture(run: Run, run_progress: RunProgress | None) -> list[RenderableType]:
     if run_progress is None:
-        return Text(in_words(run, run_progress))
+        return [Text(in_words(run, run_progress))]
     head = Table.grid(padding=(0, 1))
     bar = ProgressBar(total=1.0, completed=run_progress.progress.share, width=_BAR_WIDTH)
     head.add_row(Text(run.state, style="bold"), bar)
@@ -81,7 +81,7 @@ def picture(run: Run, run_progress: RunProgress | None) -> RenderableType:
     parts: list[RenderableType] = [head, Text(_figures(run_progress)), *remarks]
     if run_progress.links:
         parts.append(links_table(run_progress))
-    return Group(*parts)
+    return parts
 
 
 def links_table(run_progress: RunProgress) -> Table:

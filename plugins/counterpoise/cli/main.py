@@ -40,7 +40,7 @@ from counterpoise.cli.examples import EXAMPLES
 from counterpoise.cli.streams import code_of, code_of_stdout, end, is_of_stdout, prepare_streams
 from counterpoise.cli.unexpected import report_unexpected
 from counterpoise.errors import CounterpoiseError
-from counterpoise.model.safe_text import is_broken_text, one_line
+from counterpoise.model.safe_text import indented, is_broken_text, one_line
 
 _EPILOG = (
     'exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 2 usage or input; 3 '
@@ -162,10 +162,10 @@ def _without_output() -> Iterator[None]:
 
 
 def _sanitized(message: str) -> str:
-    """Return a message without control characters and very long lines, which text from outside may
-    contain.
+    """Return a message without control characters, very long lines and lines that look like ours,
+    which text from outside may contain.
     """
-    return "\n".join(_shortened(one_line(line)) for line in message.split("\n"))
+    return "\n".join(_shortened(one_line(line)) for line in indented(message).split("\n"))
 
 
 def _shortened(line: str) -> str:

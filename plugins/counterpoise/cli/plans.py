@@ -18,7 +18,7 @@ from counterpoise.cli.plan_picture import plan_picture
 from counterpoise.cli.tables import table
 from counterpoise.model.plan import BrokerFigure, RebalancePlan
 from counterpoise.model.run import RunState
-from counterpoise.model.safe_text import indented, one_line
+from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import verb
 from counterpoise.services.runs import RunStatus
 from counterpoise.units import format_bytes, format_count, format_rate
@@ -41,7 +41,7 @@ def print_plan(
     if requested := view.request_in_words:
         console.print(one_line(requested), markup=False)
     if view.is_empty:
-        console.print(f"nothing needs to move: {indented(view.reason)}", markup=False)
+        console.print(f"nothing needs to move: {view.reason}", markup=False)
     _print_brokers(console, view)
     if not view.is_empty:
         console.print()
@@ -58,15 +58,14 @@ def print_plan(
 
 
 def print_warnings(console: Console, warnings: Sequence[str]) -> None:
-    """Print each warning; its further lines are indented."""
     for warning in warnings:
-        console.print(Text(indented(f"warning: {warning}"), style="yellow"))
+        console.print(Text(f"warning: {warning}", style="yellow"))
 
 
 def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, report: str) -> None:
     """Print how a run of the plan ended."""
     run = status.run
-    reason = f": {indented(run.reason)}" if run.reason else ""
+    reason = f": {run.reason}" if run.reason else ""
     console.print(f"run {run.run_id} is {run.state}{reason}", markup=False, style="bold")
     if run.state is RunState.DONE:
         view = PlanView.of(plan)
@@ -92,7 +91,8 @@ def _print_brokers(console: Console, view: PlanView) -> None:
     if not shown:
         return
     picture = plan_picture(view, width=min(console.width, _MAX_PICTURE_WIDTH))
-    console.print(picture, markup=False, soft_wrap=True)
+    for line in picture.split("\n"):
+        console.print(line, markup=False, soft_wrap=True)
     console.print()
     console.print(
         "before → after (best possible); at its fullest: while the new copies arrive", style="dim"

@@ -38,7 +38,6 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.request import Goal
 from counterpoise.model.run import CLOSED_STATES, UNDER_WAY_STATES, Run, RunState
-from counterpoise.model.safe_text import indented
 from counterpoise.model.words import pluralize
 from counterpoise.services import execution, requests, runs, verification
 from counterpoise.units import format_moment
@@ -119,19 +118,18 @@ def _why_closed(installation: Installation, run: Run, arguments: argparse.Namesp
     if run.state is RunState.DONE:
         return f"run {run.run_id} of this plan is done; a plan runs once. Make a new plan"
     when = "" if run.closed_at is None else f" on {format_moment(run.closed_at)}"
-    reason = indented(run.reason)
     if run.state is RunState.CANCELLED:
-        return f"run {run.run_id} of this plan was cancelled{when} ({reason}): make a new plan"
+        return f"run {run.run_id} of this plan was cancelled{when} ({run.reason}): make a new plan"
     again = f"approve this one again (`{approve_line(arguments, arguments.plan)}`)"
     if run.state is RunState.SUPERSEDED:
         return (
-            f"run {run.run_id} of this plan was {reason}{when}: execute that newer plan "
+            f"run {run.run_id} of this plan was {run.reason}{when}: execute that newer plan "
             f"(`counterpoise status` lists the runs), or {again}"
         )
     decision = runs.status_of(installation, run.run_id).approval
     by = f" by {decision.person.shown}" if decision else ""
     return (
-        f"run {run.run_id} of this plan was rejected{by}{when} ({reason}): make a new plan, "
+        f"run {run.run_id} of this plan was rejected{by}{when} ({run.reason}): make a new plan, "
         f"or {again}"
     )
 

@@ -21,7 +21,6 @@ from counterpoise.errors import InputError, RefusedError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
-from counterpoise.model.safe_text import indented
 from counterpoise.services import requests, runs
 from counterpoise.services.runs import RunStatus
 from counterpoise.units import format_moment
@@ -115,9 +114,7 @@ def follow(installation: Installation, run: Run, console: Console) -> int:
 
         repeat(refresh, display.log)
     reason = f": {run.reason}" if run.reason else ""
-    console.print(
-        f"run {run.run_id} is {run.state}{indented(reason)}", markup=False, soft_wrap=True
-    )
+    console.print(f"run {run.run_id} is {run.state}{reason}", markup=False, soft_wrap=True)
     return 0 if run.state is RunState.DONE else 1
 
 

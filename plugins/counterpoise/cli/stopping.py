@@ -32,7 +32,7 @@ from counterpoise.installation import Installation, open_address, open_installat
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
-from counterpoise.model.safe_text import without_control_characters
+from counterpoise.model.safe_text import indented
 from counterpoise.model.words import join_names, pluralize
 from counterpoise.services import emergency_stop, execution, requests, runs, verification, watch
 from counterpoise.services.plans import undo_plan as make_undo_plan
@@ -292,7 +292,7 @@ def _watch(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _log_to_stderr(text: str) -> None:
-    print(without_control_characters(text), file=sys.stderr)
+    print(indented(text), file=sys.stderr)
 
 
 def _print_watch(console: Console, cluster: str, report: "WatchReport") -> None:

@@ -85,8 +85,10 @@ def without_control_characters(text: str) -> str:
 
 
 def indented(text: str, indent: str = "  ") -> str:
-    """Return a text of several lines whose further lines cannot look like lines of their own."""
-    return without_control_characters(text).replace("\n", f"\n{indent}")
+    """Return a text whose lines after the first cannot look like lines of their own: each begins
+    with `indent`, or did so before.
+    """
+    return re.sub(f"\n(?!{indent})", f"\n{indent}", without_control_characters(text))
 
 
 def is_broken_text(text: str) -> bool:
