@@ -55,12 +55,13 @@ Write = Callable[..., None]
 def write(shell: CommandLine) -> Write:
     """Write a run that is rejected at once, and some notes: 2 rows and the notes."""
 
-    def write_some(*notes: str, at: datetime = EARLY) -> None:
-        plan = replace(PLAN, snapshot_id=f"{at}")
-        with closing(Ledger.open(shell.environment["COUNTERPOISE_LEDGER"], lambda: at)) as ledger:
+    def write_some(*notes: str, at: datetime = EARLY, ended: datetime | None = None) -> None:
+        plan, url = replace(PLAN, snapshot_id=f"{at}"), shell.environment["COUNTERPOISE_LEDGER"]
+        with closing(Ledger.open(url, lambda: at)) as ledger:
             run = ledger.propose(plan, "p", requested_by="airflow:alice")
             for note in notes:
                 ledger.journal(run.run_id).event("note", note)
+        with closing(Ledger.open(url, lambda: ended or at)) as ledger:
             change_state(ledger, run.run_id, RunState.REJECTED, "no")
 
     return write_some
@@ -80,24 +81,36 @@ def test_old_rows_are_deleted_and_counted(shell: CommandLine, write: Write) -> N
     assert (typed.code, json.loads(typed.out)) == (1, {"deleted": 0})
 
 
-def test_events_of_a_run_go_all_or_none_and_the_oldest_run_first(
+def left_after_pruning(shell: CommandLine, before: str) -> list[int]:
+    """How many events each run has left, the oldest first."""
+    assert shell.type("ledger", "prune", "--cluster", "demo", "--before", before).code == 0
+    with closing(Ledger.open(shell.environment["COUNTERPOISE_LEDGER"])) as ledger:
+        return [len(ledger.journal(run.run_id).events()) for run in ledger.runs()][::-1]
+
+
+def test_a_run_that_ended_later_stays_and_so_do_those_after_it(
     shell: CommandLine, write: Write
 ) -> None:
     """A run can be undone as long as its events are there, and those of the runs after it."""
     write("one")
+    write("two", at=datetime(2026, 2, 1, tzinfo=UTC), ended=datetime(2026, 6, 2, tzinfo=UTC))
+    write("three", at=datetime(2026, 3, 1, tzinfo=UTC))
+    assert left_after_pruning(shell, "2026-06-01") == [0, 3, 3]
+    assert left_after_pruning(shell, "2100-01-01") == [0, 0, 0]
+
+
+def test_what_is_noted_at_a_run_long_after_its_end_holds_no_other_row(
+    shell: CommandLine, write: Write
+) -> None:
+    """Somebody has answered once more, and was refused."""
+    write("one")
     write("two", at=datetime(2026, 2, 1, tzinfo=UTC))
     write("three", at=datetime(2026, 3, 1, tzinfo=UTC))
     with closing(Ledger.open(shell.environment["COUNTERPOISE_LEDGER"])) as ledger:
-        _, second, _ = (ledger.journal(run.run_id) for run in ledger.runs())
-        second.event("note", "today")
-
-    def left_after_pruning(before: str) -> list[int]:
-        assert shell.type("ledger", "prune", "--cluster", "demo", "--before", before).code == 0
-        with closing(Ledger.open(shell.environment["COUNTERPOISE_LEDGER"])) as ledger:
-            return [len(ledger.journal(run.run_id).events()) for run in ledger.runs()][::-1]
-
-    assert left_after_pruning("2026-06-01") == [0, 4, 3]
-    assert left_after_pruning("2100-01-01") == [0, 0, 0]
+        oldest = ledger.runs()[-1].run_id
+        ledger.journal(oldest).event("answer refused", "today")
+    assert left_after_pruning(shell, "2026-06-01") == [1, 0, 0]
+    assert left_after_pruning(shell, "2100-01-01") == [0, 0, 0]
 
 
 def test_a_cluster_that_nobody_knows_is_named(shell: CommandLine, write: Write) -> None:

@@ -2,9 +2,10 @@
 
     count = delete_old_rows(connection, "demo", before, now)
 
-Old are events, approvals and requests from before a time. The events of a run go all or
-none, those of the oldest run first: a run can be undone as long as they and those of the runs after
-it are there. A run that is open, or has a newer event, stays, and so do the runs after it.
+Old are events, approvals and requests from before a time. Runs go oldest first: a run can be undone
+as long as its events and those of the runs after it are there. One that is open, or ended later,
+stays, and so do the runs after it. What was noted at a run since it ended, like an answer that was
+refused, stays until it is old itself.
 
 These stay, too: an approval or a freeze that has not ended, what keeps a broker empty, an approval
 by a rule of the policy within the last day (against what it may approve), and a pause of a run that
@@ -72,9 +73,8 @@ def delete_old_rows(
 
 
 def _old_runs(connection: sa.Connection, cluster: str, before: datetime) -> sa.Select[tuple[str]]:
-    """Return the query for the runs before the first that is open, or has a newer event."""
-    has_newer_event = sa.exists().where(events.c.run_id == runs.c.run_id, events.c.at >= before)
-    stays = runs.c.state.in_(OPEN_STATES) | has_newer_event
+    """Return the query for the runs before the first that is open, or ended later."""
+    stays = runs.c.state.in_(OPEN_STATES) | (runs.c.closed_at >= before)
     first_to_stay = connection.scalar(
         sa.select(sa.func.min(runs.c.opened_at)).where(runs.c.cluster == cluster, stays)
     )
