@@ -107,6 +107,10 @@ class NotPermittedError(ClusterError):
     """The principal lacks a permission; the message names it."""
 
 
+class UnsupportedRequestError(ClusterError):
+    """The broker is too old for a request, or has no part of the cluster that it is about."""
+
+
 class RetriableClusterError(ClusterError):
     """The cluster refused for now, with an error that Kafka calls retriable: while another
     controller takes over, for example.

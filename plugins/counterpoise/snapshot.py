@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.errors import ClusterError, NotPermittedError
+from counterpoise.errors import ClusterError, NotPermittedError, UnsupportedRequestError
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition, tiered_topics
 from counterpoise.model.inspection import TOPIC_KEYS, Inspection, InspectionItem, Quorum
 from counterpoise.model.kafka import (
@@ -418,18 +418,24 @@ def _utc_time(milliseconds: int | None) -> datetime | None:
 
 
 def inspect(
-    reader: "ClusterReader", snapshot: ClusterSnapshot, *, operator: "ClusterAdmin | None" = None
+    reader: "ClusterReader",
+    snapshot: ClusterSnapshot,
+    *,
+    operator: "ClusterAdmin | None" = None,
+    operator_failure: str = "",
 ) -> Inspection:
     """Return what the cluster of `snapshot` reports now.
 
-    Permissions are those of `operator`; without one they are not known. Raises no ClusterError: see
-    `Inspection.unavailable`.
+    Permissions are those of `operator`. `operator_failure` is why its connection fails; without
+    either nobody changes this cluster. Raises no ClusterError: see `Inspection.unavailable`.
     """
     unavailable: dict[str, str] = {}
 
     def read(item: InspectionItem, call: Callable[[], Value], otherwise: Value) -> Value:
         try:
             return call()
+        except UnsupportedRequestError:
+            return otherwise
         except ClusterError as error:
             unavailable[item] = str(error)
             return otherwise
@@ -462,7 +468,9 @@ def inspect(
         ),
         groups=read(InspectionItem.GROUPS, reader.describe_groups, None),
         refused=read(
-            InspectionItem.PERMISSIONS, lambda: _refused_operations(operator, snapshot), None
+            InspectionItem.PERMISSIONS,
+            lambda: _refused_operations(operator, operator_failure, snapshot),
+            None,
         ),
         unavailable=unavailable,
     )
@@ -470,15 +478,20 @@ def inspect(
 
 
 def _refused_operations(
-    operator: "ClusterAdmin | None", snapshot: ClusterSnapshot
-) -> Mapping[str, str]:
-    """Return what is refused on the first live broker and the first topic; others are not tried."""
-    if operator is None:
-        raise ClusterError("the operator's connection was not used")
+    operator: "ClusterAdmin | None", operator_failure: str, snapshot: ClusterSnapshot
+) -> Mapping[str, str] | None:
+    """Return what is refused on the first live broker and the first topic; others are not tried.
+
+    None without an operator, and without a topic to try it with.
+    """
+    if operator_failure:
+        raise ClusterError(operator_failure)
     is_own_topic = pc.invert(snapshot.topics["is_internal"])
     topics = sorted(snapshot.topics.filter(is_own_topic)["topic"].to_pylist())
-    if not snapshot.live_broker_ids or not topics:
-        raise ClusterError("the cluster has no live broker and topic to try them with")
+    if operator is None or not topics:
+        return None
+    if not snapshot.live_broker_ids:
+        raise ClusterError("the cluster has no live broker to try them with")
     return operator.refused_operations(snapshot.live_broker_ids[0], topics[:1], topics[:1])
 
 

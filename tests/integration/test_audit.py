@@ -4,6 +4,7 @@ machine is waived with a reason.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -173,6 +174,10 @@ def test_a_bad_cluster(
     blind = {rule_id for rule_id, _ in unknown["evidence"]["rows"]}
     assert {"advertised-loopback", "bootstrap-one-rack", "bytes-uneven", "mixed-versions"} <= blind
     assert not blind & set(document["passed"])
+    assert blind <= document["unknown"].keys()
+    gate = shell.type("audit", "--cluster", "demo", "--fail-at", "unknown")
+    assert gate.code == 1
+    assert re.match(r"\d+ of \d+ rules could not run: .* of broker 2: ", gate.out)
     page = (shell.folder / "store/reports/demo/audit.html").read_text()
     assert bad.dead in page
 
@@ -200,11 +205,11 @@ def test_a_healthy_cluster(well: LocalKafka, shell: CommandLine) -> None:
         ("default-replication-factor", "default.replication.factor"),
     }
     assert "unknown" not in {row["severity"] for row in document["findings"]}
-    (line,) = document["not_asked"]
-    assert (
-        "rules need a history, which begins with the first snapshots: bootstrap-removed-broker, "
-        in line
-    )
+    assert document["unknown"] == {}
+    assert shell.type("audit", "--cluster", "demo", "--fail-at", "unknown").code == 0
+    assert set(document["not_applicable"].values()) == {
+        "no history yet: it begins with the first snapshots"
+    }
 
 
 def test_a_fourth_broker_that_is_idle_and_a_third_that_is_killed(

@@ -1,12 +1,13 @@
 """`counterpoise audit` as typed: exit codes, what is shown, what is written."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from counterpoise import installation
-from counterpoise.errors import ClusterUnreachableError
+from counterpoise.errors import ClusterError, ClusterUnreachableError
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
 from tests.simulated_kafka.cluster import SimulatedCluster
@@ -56,6 +57,21 @@ def test_the_exit_code_says_whether_anything_is_so_bad(
 ) -> None:
     shell.configure("kafka.invalid:9092", extra=RACKS + policy)
     assert shell.type("audit", "--cluster", "demo", *asked).code == code
+
+
+def test_a_gate_on_what_is_unknown_counts_that_alone(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    words = ("audit", "--cluster", "demo", "--fail-at", "unknown")
+    assert shell.type(*words).code == 0, "a warning is known"
+    assert shell.type(*words, "--fail-at", "warning").code == 1
+    kafka.configs.dynamic.clear()
+    kafka.fail_next("describe_groups", ClusterError("not allowed"))
+    typed = shell.type(*words)
+    assert typed.code == 1
+    assert re.match(r"1 of \d+ rules could not run: consumer groups: not allowed\n", typed.out), (
+        typed.out
+    )
 
 
 def test_the_table_has_the_worst_first_and_where_the_fix_is(shell: CommandLine) -> None:

@@ -170,7 +170,8 @@ def hostile() -> AuditReport:
         ),
         found("made-up", Severity.INFO, BREAKOUT, waived_by=Waiver("made-up", BREAKOUT)),
         resolved=(Finding(BREAKOUT, Severity.INFO, BREAKOUT, BREAKOUT),),
-        unavailable_data=(BREAKOUT,),
+        unknown={BREAKOUT: BREAKOUT},
+        not_applicable={BREAKOUT: BREAKOUT},
         previous_at=NOW - DAY,
     )
 
@@ -179,7 +180,7 @@ def test_the_json_has_the_findings_and_the_texts_of_their_rules() -> None:
     given = report(
         found("bad", Severity.CRITICAL, "topic orders", plan=WantedPlan(Goal.REPAIR)),
         found("calm", Severity.UNKNOWN),
-        unavailable_data=("groups: denied",),
+        unknown={"calm": "groups: denied"},
     )
     document = json.loads(audit_json(given, TEXTS))
     assert [row["subject"] for row in document["findings"]] == ["topic orders", "cluster"]

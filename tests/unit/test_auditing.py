@@ -94,15 +94,15 @@ def rules_of(report: AuditReport, least: Severity = Severity.INFO) -> set[str]:
     return {one.finding.rule for one in report.findings if one.finding.severity.rank >= least.rank}
 
 
-def test_a_healthy_cluster_without_a_history_has_no_findings_and_one_line_says_why(
+def test_a_healthy_cluster_without_a_history_has_no_findings_and_says_what_it_lacks(
     place: Place,
 ) -> None:
     report = place.audit()
     assert rules_of(report) == set()
     assert report.findings == ()
-    line, of_controllers = report.unavailable_data
-    assert "rules need a history, which begins with the first snapshots" in line
-    assert "auto-leader-rebalance" in of_controllers
+    reasons = report.not_applicable
+    assert reasons["disk-full-soon"] == "no history yet: it begins with the first snapshots"
+    assert "controllers 101, 102, 103" in reasons["auto-leader-rebalance"]
     assert report.previous_at is None
 
 
@@ -154,9 +154,11 @@ def test_where_the_operator_gets_no_answer_rights_are_unknown(place: Place) -> N
     assert rights.severity is Severity.UNKNOWN
 
 
-@pytest.mark.parametrize("operator", ["operator", "reader"])
-def test_reading_asks_for_no_permission_to_write(
-    place: Place, monkeypatch: pytest.MonkeyPatch, operator: str
+@pytest.mark.parametrize(
+    ("operator", "needs_acls"), [("operator", [False, True]), ("reader", [False])]
+)
+def test_nobody_connects_twice_by_one_connection_and_reading_asks_for_no_permission_to_write(
+    place: Place, monkeypatch: pytest.MonkeyPatch, operator: str, needs_acls: list[bool]
 ) -> None:
     place.yaml = YAML.replace("operator_connection: operator", f"operator_connection: {operator}")
     made: list[ConnectionSettings] = []
@@ -165,7 +167,7 @@ def test_reading_asks_for_no_permission_to_write(
         place, "connect", lambda settings: made.append(settings) or connect(settings)
     )
     assert "rights-refused" in place.audit().passed
-    assert [bool(settings.needed_acls) for settings in made] == [False, True]
+    assert [bool(settings.needed_acls) for settings in made] == needs_acls
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from counterpoise.errors import BrokerUnresponsiveError, ClusterError, ClusterUnreachableError
+from counterpoise.errors import (
+    BrokerUnresponsiveError,
+    ClusterError,
+    ClusterUnreachableError,
+    UnsupportedRequestError,
+)
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import (
     TOPIC_KEYS,
@@ -133,13 +138,27 @@ def test_eligible_leaders_are_asked_of_topics_below_their_min_isr_alone() -> Non
     assert inspection.eligible_leaders == {TopicPartition("orders", 1): (3,)}
 
 
-def test_rights_are_unknown_without_somebody_to_ask_and_without_anything_to_ask_about() -> None:
+def test_rights_are_none_without_somebody_to_ask_and_without_anything_to_ask_about() -> None:
     cluster = healthy()
-    assert InspectionItem.PERMISSIONS in inspect(cluster, snapshot_of(cluster)).unavailable
-    empty = healthy("", racks="1=a")
-    assert (
-        "no live broker and topic" in inspection_of(empty).unavailable[InspectionItem.PERMISSIONS]
-    )
+    for found in (
+        inspect(cluster, snapshot_of(cluster)),
+        inspection_of(healthy("", racks="1=a")),
+    ):
+        assert (found.refused, dict(found.unavailable)) == (None, {})
+
+
+def test_rights_are_unknown_where_the_operator_cannot_connect() -> None:
+    cluster = healthy()
+    inspection = inspect(cluster, snapshot_of(cluster), operator_failure="wrong password")
+    assert inspection.unavailable == {InspectionItem.PERMISSIONS: "wrong password"}
+
+
+def test_what_brokers_are_too_old_for_is_none_and_not_unavailable() -> None:
+    cluster = healthy()
+    snapshot = snapshot_of(cluster)
+    cluster.fail_next("list_eligible_leaders", UnsupportedRequestError("too old"))
+    inspection = inspect(cluster, snapshot, operator=cluster)
+    assert (inspection.eligible_leaders, dict(inspection.unavailable)) == (None, {})
 
 
 def test_a_secret_has_no_value_in_the_simulated_answer_that_it_does_not_give() -> None:

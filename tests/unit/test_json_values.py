@@ -77,7 +77,8 @@ AUDIT: Final = AuditReport(
     resolved=(Finding("clock", Severity.WARNING, "cluster", "it was late"),),
     passed=("disk-full",),
     previous_at=NOON,
-    unavailable_data=("the quorum",),
+    unknown={"quorum-size": "it did not answer"},
+    not_applicable={"racks-uneven": "no racks"},
 )
 AUDIT_DOCUMENT: Final = {
     "at": "2026-01-31T12:00:00+00:00",
@@ -126,7 +127,8 @@ AUDIT_DOCUMENT: Final = {
             "subject": "cluster",
         }
     ],
-    "not_asked": ["the quorum"],
+    "not_applicable": {"racks-uneven": "no racks"},
+    "unknown": {"quorum-size": "it did not answer"},
     "open": {"unknown": 0, "info": 0, "warning": 0, "critical": 1},
     "passed": ["disk-full"],
     "previous_at": "2026-01-31T12:00:00+00:00",

@@ -5,37 +5,37 @@
     report = compare(previous, findings, facts)
 
 A rule whose data is unavailable says "unknown", so that missing data never passes as health. Rules
-that lack the same data stand together in one finding (`not-answered`); rules that need a history,
-while there is none yet, stand together in one line of `unavailable_data`.
+that lack the same data stand together in one finding (`not-answered`). A rule about something that
+the cluster does not have is not applicable: it has no finding.
 
 Limits: a finding is recognised by rule and subject, so what is renamed is resolved there and new
 here. What a rule could not check this time is neither present nor resolved.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from itertools import chain
 from typing import Final
 
 from counterpoise.audit import RULES, RULES_BY_AREA
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import CheckResult, Need, Rule
+from counterpoise.audit.rule import UNKNOWN_PREFIX, CheckResult, Rule
 from counterpoise.audit.rules.availability import replica_long_out_of_sync
 from counterpoise.audit.rules.leftovers import reassignment_stalled
 from counterpoise.audit.unavailable_data import (
     absent_needs,
     data_not_available,
+    not_applicable,
+    out_of_reach,
     partial_needs,
-    unavailable_by_cause,
 )
 from counterpoise.errors import InputError
 from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding, RuleText
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver
-from counterpoise.model.words import join_ids, pluralize
+from counterpoise.model.words import pluralize
 
 MAX_FINDINGS_NAMED: Final = 20  # in the message of a failed run
 
@@ -102,14 +102,10 @@ def find(facts: AuditFacts, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...
     findings = [
         _finding(rule, result, facts)
         for rule in rules
-        if _has_its_history(rule, facts)
+        if not not_applicable(facts, rule.needs)
         for result in _results(rule, facts)
     ]
     return tuple(sorted(findings, key=lambda finding: -finding.severity.rank))
-
-
-def _has_its_history(rule: Rule, facts: AuditFacts) -> bool:
-    return facts.past is not None or Need.HISTORY not in rule.needs
 
 
 def _results(rule: Rule, facts: AuditFacts) -> list[CheckResult]:
@@ -161,17 +157,9 @@ def compare(
     old = previous.findings if previous is not None else {}
     keys = {finding.key for finding in findings}
     rule_ids_with_findings = {finding.rule for finding in findings}
-    waiting_ids = [rule.id for rule in rules if not _has_its_history(rule, facts)]
-    unknown_ids = {finding.rule for finding in findings if finding.severity is Severity.UNKNOWN}
-    # The rule that lists the unavailable data did run.
-    unread_ids = [
-        rule.id
-        for rule in rules
-        if Need.CONTROLLERS in rule.needs
-        and facts.controllers_elsewhere
-        and rule.id not in rule_ids_with_findings
-    ]
-    unchecked_ids = {*waiting_ids, *unknown_ids, *unread_ids} - {data_not_available.id}
+    unknown = _unknown(findings)
+    inapplicable = _inapplicable(facts, rules, rule_ids_with_findings)
+    unchecked_ids = unknown.keys() | inapplicable.keys()
     resolved = [
         finding
         for key, (finding, _) in sorted(old.items())
@@ -189,12 +177,34 @@ def compare(
         resolved=tuple(resolved),
         passed=tuple(passed),
         previous_at=None if previous is None else previous.audited_at,
-        unavailable_data=(
-            *_without_history(waiting_ids),
-            *_of_controllers(unread_ids, facts),
-            *_unanswered(facts),
-        ),
+        unknown=unknown,
+        not_applicable=inapplicable,
     )
+
+
+def _unknown(findings: Iterable[Finding]) -> dict[str, str]:
+    """Return the rules that could not run, in whole or in part, each with its first reason.
+
+    The rule that lists the unavailable data did run.
+    """
+    reasons: dict[str, str] = {}
+    for finding in findings:
+        if finding.severity is Severity.UNKNOWN and finding.rule != data_not_available.id:
+            reasons.setdefault(finding.rule, finding.summary.removeprefix(UNKNOWN_PREFIX))
+    return reasons
+
+
+def _inapplicable(
+    facts: AuditFacts, rules: Iterable[Rule], rule_ids_with_findings: Collection[str]
+) -> dict[str, str]:
+    """Return the rules about something that the cluster does not have, each with the reason."""
+    reasons = {}
+    for rule in rules:
+        if rule.id not in rule_ids_with_findings:
+            reason = not_applicable(facts, rule.needs) or out_of_reach(facts, rule.needs)
+            if reason:
+                reasons[rule.id] = reason
+    return reasons
 
 
 def _grouped(
@@ -232,30 +242,6 @@ def _with_rules(finding: Finding, rule_ids: Sequence[str], titles: Mapping[str, 
         summary=f"{finding.summary}; {pluralize(len(rows), 'rule')} could not run",
         evidence=Evidence(("rule", "what it checks for"), rows, len(rows)),
     )
-
-
-def _without_history(waiting_ids: Sequence[str]) -> Iterator[str]:
-    if waiting_ids:
-        verb = "needs" if len(waiting_ids) == 1 else "need"
-        count = pluralize(len(waiting_ids), "rule")
-        names = ", ".join(waiting_ids)
-        yield f"{count} {verb} a history, which begins with the first snapshots: {names}"
-
-
-def _of_controllers(rule_ids: Sequence[str], facts: AuditFacts) -> Iterator[str]:
-    """Yield the rules about configs of controllers that are no brokers."""
-    if rule_ids:
-        controllers = join_ids(facts.controllers_elsewhere)
-        names = ", ".join(rule_ids)
-        yield f"configs of controllers {controllers}, which no broker reports: {names}"
-
-
-def _unanswered(facts: AuditFacts) -> Iterator[str]:
-    """Yield what the inspection could not read, except what has a finding of its own."""
-    items_in_findings = set(chain.from_iterable(unavailable_by_cause(facts).values()))
-    for item, reason in facts.inspection.unavailable.items():
-        if item not in items_in_findings:
-            yield f"{item}: {reason}"
 
 
 def _reported(

@@ -34,6 +34,7 @@ from counterpoise.model.severity import Severity
 from counterpoise.units import format_bytes
 
 MAX_EVIDENCE_ROWS: Final = 20
+UNKNOWN_PREFIX: Final = "not known: "  # of the summary of a result without its data
 
 
 class Need(StrEnum):
@@ -46,7 +47,7 @@ class Need(StrEnum):
     CONNECTIVITY = "the connectivity check of every endpoint"
     INSPECTION = "configs, quorum, groups, requested from the cluster now"
     HISTORY = "the history"
-    # No broker reports those of controllers that are no brokers: then the rule is not checked.
+    # No broker reports those of controllers that are no brokers: then the rule is not applicable.
     CONTROLLERS = "the configs of the controllers"
 
 
@@ -184,5 +185,5 @@ def unknown(
 
     `causes` are subjects of the rule `not-answered`, which reports the cause once for all rules.
     """
-    summary = f"not known: {reason}"
+    summary = f"{UNKNOWN_PREFIX}{reason}"
     return CheckResult(subject, summary, severity=Severity.UNKNOWN, causes=causes)

@@ -8,6 +8,8 @@ cause, and the report lists those rules in the one finding of that cause, by the
 below. A cause is a broker ("broker 2"), or what was requested ("metadata quorum") where no broker
 responded to it.
 
+What the cluster does not have is another matter: rules about it are not applicable.
+
 Limits: `auditing.compare` puts the list of rules into the finding, after all of them have run.
 """
 
@@ -19,7 +21,7 @@ from counterpoise.audit.rule import CheckResult, Need, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import list_brokers
+from counterpoise.model.words import join_ids, list_brokers
 
 LOG_DIRS: Final = "log dirs"  # read with the snapshot
 CONNECTIVITY: Final = "walk"  # a subject: see model/subjects.py
@@ -27,11 +29,16 @@ _NO_CONNECTIVITY_CHECK: Final = "the connectivity check of the endpoints was not
 _DEFAULT_REASONS: Final[Mapping[str, str]] = {
     CONNECTIVITY: _NO_CONNECTIVITY_CHECK,
     Need.CONNECTIVITY: _NO_CONNECTIVITY_CHECK,
-    InspectionItem.QUORUM: "the cluster has no metadata quorum",
-    InspectionItem.ELIGIBLE_LEADERS: "they were not requested",
-    InspectionItem.GROUPS: "consumer groups were not requested",
-    InspectionItem.PERMISSIONS: "permissions were not requested",
 }
+# Read as a whole, as far as the cluster has it; each with what a cluster without it is told.
+_MISSING_THINGS: Final[Mapping[str, str]] = {
+    InspectionItem.QUORUM: "the cluster has no metadata quorum",
+    InspectionItem.ELIGIBLE_LEADERS: "the brokers know no eligible leader replicas",
+    InspectionItem.GROUPS: "the brokers know no consumer groups",
+    InspectionItem.PERMISSIONS: "nobody moves partitions here, or there is no topic to try it with",
+}
+# Read from any broker, for all of them.
+_SHARED_ITEMS: Final = (InspectionItem.CLUSTER_DEFAULTS, InspectionItem.TOPIC_CONFIGS)
 
 
 def unavailable(facts: AuditFacts, item: str, prefix: str = "") -> Iterator[CheckResult]:
@@ -49,20 +56,43 @@ def unavailable(facts: AuditFacts, item: str, prefix: str = "") -> Iterator[Chec
 
 def absent_needs(facts: AuditFacts, needs: Collection[str]) -> list[CheckResult]:
     """Return an unknown result for what nobody in the cluster gave: the rule cannot run."""
+    results = []
+    if Need.CONNECTIVITY in needs and facts.connectivity is None:
+        reason = reason_for(facts, Need.CONNECTIVITY)
+        results.append(unknown(reason, subjects.CLUSTER, (CONNECTIVITY,)))
+    for item in _MISSING_THINGS:
+        if item in needs and item in facts.inspection.unavailable:
+            is_quorum = item == InspectionItem.QUORUM
+            subject = subjects.QUORUM if is_quorum else subjects.CLUSTER
+            causes = (item,) if is_quorum else ()
+            results.append(unknown(f"{item}: {reason_for(facts, item)}", subject, causes))
+    return results
+
+
+def not_applicable(facts: AuditFacts, needs: Collection[str]) -> str:
+    """Return what the cluster does not have of what a rule is about; "" if it has all of it."""
+    if Need.HISTORY in needs and facts.past is None:
+        return "no history yet: it begins with the first snapshots"
     inspection = facts.inspection
-    quorum = InspectionItem.QUORUM
-    responses = (
-        (Need.CONNECTIVITY, facts.connectivity, subjects.CLUSTER, (CONNECTIVITY,)),
-        (quorum, inspection.quorum, subjects.QUORUM, (quorum,)),
-        (InspectionItem.ELIGIBLE_LEADERS, inspection.eligible_leaders, subjects.CLUSTER, ()),
-        (InspectionItem.GROUPS, inspection.groups, subjects.CLUSTER, ()),
-        (InspectionItem.PERMISSIONS, inspection.refused, subjects.CLUSTER, ()),
-    )
-    return [
-        unknown(reason_for(facts, need), subject, causes)
-        for need, response, subject, causes in responses
-        if need in needs and response is None
-    ]
+    responses = {
+        InspectionItem.QUORUM: inspection.quorum,
+        InspectionItem.ELIGIBLE_LEADERS: inspection.eligible_leaders,
+        InspectionItem.GROUPS: inspection.groups,
+        InspectionItem.PERMISSIONS: inspection.refused,
+    }
+    for item, response in responses.items():
+        if item in needs and response is None and item not in inspection.unavailable:
+            return _MISSING_THINGS[item]
+    return ""
+
+
+def out_of_reach(facts: AuditFacts, needs: Collection[str]) -> str:
+    """Return whose configs no broker reports, for a rule that found nothing in the others."""
+    if Need.CONTROLLERS in needs and facts.controllers_elsewhere:
+        return (
+            f"no broker reports the configs of controllers {join_ids(facts.controllers_elsewhere)}"
+        )
+    return ""
 
 
 def partial_needs(facts: AuditFacts, needs: Collection[str]) -> Iterator[CheckResult]:
@@ -70,6 +100,9 @@ def partial_needs(facts: AuditFacts, needs: Collection[str]) -> Iterator[CheckRe
     for item in _reporting_brokers(facts):
         if item in needs:
             yield from unavailable(facts, item)
+    for item in _SHARED_ITEMS:
+        if item in needs and item in facts.inspection.unavailable:
+            yield unknown(f"{item}: {reason_for(facts, item)}")
 
 
 def causes_of(facts: AuditFacts, item: str, broker_ids: Iterable[int]) -> tuple[str, ...]:
@@ -96,7 +129,7 @@ def unavailable_by_cause(facts: AuditFacts) -> Mapping[str, tuple[str, ...]]:
     for item, brokers in brokers_by_item.items():
         if live_broker_ids and not brokers:
             by_cause[item] = (item,)
-    if facts.inspection.quorum is None:
+    if InspectionItem.QUORUM in facts.inspection.unavailable:
         by_cause[InspectionItem.QUORUM] = (InspectionItem.QUORUM,)
     if facts.connectivity is None:
         by_cause[CONNECTIVITY] = (CONNECTIVITY,)

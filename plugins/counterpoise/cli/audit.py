@@ -19,13 +19,14 @@ from counterpoise.cli.common import (
 from counterpoise.cli.output_files import path_argument, write_text
 from counterpoise.errors import RefusedError, StoreError
 from counterpoise.model.finding import AuditReport, ReportedFinding, merged_plans
+from counterpoise.model.grouping import grouped
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize, verb
 from counterpoise.services import audits, snapshots
 from counterpoise.units import format_moment
 
 _FOUND: Final = 1
-_FAILING: Final = (Severity.INFO, Severity.WARNING, Severity.CRITICAL)
+_FAILING: Final = tuple(Severity)
 _STYLES: Final = {
     Severity.CRITICAL: "bold red",
     Severity.WARNING: "yellow",
@@ -48,9 +49,10 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_cluster_arguments(parser)
     parser.add_argument(
         "--fail-at",
+        action="append",
         choices=[str(severity) for severity in _FAILING],
-        help="exit 1 for findings as bad as this or worse (default: fails_at of the cluster's "
-        "policy, else critical)",
+        help="exit 1 for findings as bad as this or worse, and for `unknown` where a rule could "
+        "not run; may be given twice (default: fails_at of the cluster's policy, else critical)",
     )
     parser.add_argument(
         "--out",
@@ -86,13 +88,13 @@ def _audit(arguments: argparse.Namespace, console: Console) -> int:
         print_json(json.loads(texts["json"]))
     else:
         _print(console, report, cluster_words, page)
-    return _FOUND if report.open_at(fails_at) else 0
+    return _FOUND if any(map(report.open_at, fails_at)) else 0
 
 
-def _fails_at(option: str | None, policy: Severity | None) -> Severity:
-    if option:
-        return Severity(option)
-    return policy or Severity.CRITICAL
+def _fails_at(options: list[str] | None, policy: Severity | None) -> list[Severity]:
+    if options:
+        return [Severity(option) for option in options]
+    return [policy or Severity.CRITICAL]
 
 
 def _write(folder: Path, texts: dict[str, str]) -> str:
@@ -110,6 +112,8 @@ def _print(
     console: Console, report: AuditReport, cluster_words: tuple[str, str], page: str
 ) -> None:
     waived = len(report.waived)
+    if report.unknown:
+        console.print(report.unknown_in_words, markup=False, soft_wrap=True)
     if report.open:
         rows = tables.table("severity", "rule", "subject", "finding", "since")
         for reported in report.open:
@@ -124,13 +128,18 @@ def _print(
     if report.previous_at:
         since = format_moment(report.previous_at)
         console.print(f"since {since}: {len(report.new)} new, {len(report.resolved)} resolved")
-    for reason in report.unavailable_data:
-        console.print(f"not checked: {reason}", markup=False, soft_wrap=True)
+    for reason, rule_ids in _rules_by_reason(report).items():
+        line = f"not applicable: {reason}: {', '.join(rule_ids)}"
+        console.print(line, markup=False, soft_wrap=True)
     console.print(
         f"{pluralize(len(report.passed), 'rule')} found nothing, {pluralize(waived, 'finding')} "
         f"{verb(waived, 'is', 'are')} waived"
     )
     console.print(f"what to do, and commands to paste: {page}", markup=False, soft_wrap=True)
+
+
+def _rules_by_reason(report: AuditReport) -> dict[str, list[str]]:
+    return grouped((reason, rule_id) for rule_id, reason in report.not_applicable.items())
 
 
 def _row(reported: ReportedFinding, report: AuditReport) -> list[Text]:

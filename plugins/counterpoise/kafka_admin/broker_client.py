@@ -39,6 +39,7 @@ from counterpoise.errors import (
     ClusterUnreachableError,
     NotPermittedError,
     RetriableClusterError,
+    UnsupportedRequestError,
 )
 from counterpoise.kafka_admin.address_connection import (
     UNRESPONSIVE_AFTER_SECONDS,
@@ -87,10 +88,6 @@ class Failure:
     def is_unresponsive(self) -> bool:
         """Return whether nothing came back: the broker is dead, frozen or cut off."""
         return not self.is_unsupported and not self.is_refused
-
-
-class UnsupportedRequestError(ClusterError):
-    """The broker is too old for a request."""
 
 
 class BrokerClient:

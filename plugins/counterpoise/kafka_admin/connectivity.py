@@ -17,10 +17,9 @@ from typing import Any, Final, TypeVar
 
 import kafka.errors as kafka_errors
 
-from counterpoise.errors import BrokerUnresponsiveError, ClusterError
+from counterpoise.errors import BrokerUnresponsiveError, ClusterError, UnsupportedRequestError
 from counterpoise.kafka_admin import reading
 from counterpoise.kafka_admin.address_connection import none_if_negative
-from counterpoise.kafka_admin.broker_client import UnsupportedRequestError
 from counterpoise.kafka_admin.connection import ConnectionSettings, join_address, split_address
 from counterpoise.kafka_admin.endpoint import EndpointChecker
 from counterpoise.kafka_admin.reading import describe_quorum

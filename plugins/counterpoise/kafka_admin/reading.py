@@ -25,7 +25,7 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import MetadataRequest
 
-from counterpoise.errors import ClusterError
+from counterpoise.errors import ClusterError, UnsupportedRequestError
 from counterpoise.kafka_admin.address_connection import (
     UNRESPONSIVE_AFTER_SECONDS,
     api_versions_request,
@@ -37,7 +37,6 @@ from counterpoise.kafka_admin.broker_client import (
     BrokerClient,
     BrokerRequest,
     Failure,
-    UnsupportedRequestError,
     describe_error_code,
     raise_for,
 )

@@ -21,6 +21,9 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.safe_text import one_line, shell_word
 from counterpoise.model.severity import Severity, Waiver
+from counterpoise.model.words import pluralize
+
+MAX_REASONS: Final = 3  # of rules that could not run, in one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,10 @@ class AuditReport:
     resolved: tuple[Finding, ...] = ()  # in the previous audit, and not any more
     passed: tuple[str, ...] = ()  # ids of rules that ran and found nothing
     previous_at: datetime | None = None
-    unavailable_data: tuple[str, ...] = field(default=())  # each with its reason
+    # Rules by id, each with the reason: those that lacked a permission, a broker or time, in whole
+    # or in part; and those about something that this cluster does not have.
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    not_applicable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def open(self) -> tuple[ReportedFinding, ...]:
@@ -182,8 +188,26 @@ class AuditReport:
         return Counter(reported.finding.severity for reported in self.open)
 
     def open_at(self, severity: Severity) -> tuple[ReportedFinding, ...]:
-        """Return what nobody waived and is as bad as `severity`, or worse."""
+        """Return what nobody waived and is as bad as `severity`, or worse.
+
+        Of `unknown`, which is neither good nor bad, it is what is unknown alone.
+        """
+        if severity is Severity.UNKNOWN:
+            return tuple(one for one in self.open if one.finding.severity is severity)
         return tuple(one for one in self.open if one.finding.severity.rank >= severity.rank)
+
+    @property
+    def unknown_in_words(self) -> str:
+        """Return `9 of 70 rules could not run: broker configs of broker 2`; "" if all could."""
+        if not self.unknown:
+            return ""
+        with_findings = {reported.finding.rule for reported in self.findings}
+        rules = {*with_findings, *self.passed, *self.unknown, *self.not_applicable}
+        reasons = list(dict.fromkeys(self.unknown.values()))
+        shown = "; ".join(reasons[:MAX_REASONS])
+        more = f"; and {len(reasons) - MAX_REASONS} more" if len(reasons) > MAX_REASONS else ""
+        count = f"{len(self.unknown)} of {pluralize(len(rules), 'rule')}"
+        return f"{count} could not run: {shown}{more}"
 
     @property
     def worst(self) -> Severity | None:
@@ -223,7 +247,6 @@ _KEYS: Final[Mapping[str, str]] = {
     "audited_at": "at",
     "summary": "seen",
     "resolved": "gone",
-    "unavailable_data": "not_asked",
 }
 _NAMES: Final = {key: name for name, key in _KEYS.items()}
 
@@ -234,7 +257,7 @@ def to_json(report: AuditReport) -> str:
     # A finding and its history are one object in the document.
     document["findings"] = [row.pop("finding") | row for row in document["findings"]]
     for row in (*document["findings"], *document["gone"]):
-        del row["causes"]  # `not_asked` tells them
+        del row["causes"]  # `unknown` tells them
         if row["plan"]:
             row["plan"] = {key: value for key, value in row["plan"].items() if value}
     open_counts = report.open_counts

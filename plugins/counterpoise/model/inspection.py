@@ -4,7 +4,8 @@
     inspection.unavailable["consumer groups"]     # why they are not known
 
 Plain values; the room `inspection` fills them. What is not known is None or absent, and
-`unavailable` says why: a rule that needs it then says "unknown", never "fine".
+`unavailable` says why: a rule that needs it then says "unknown", never "fine". None without a
+reason is what the cluster does not have: its rules are not applicable.
 """
 
 from collections.abc import Mapping

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -135,14 +135,14 @@ def _gather_facts(
     installation: Installation, cluster: str, scheduled_at: datetime, thresholds: Thresholds
 ) -> AuditFacts:
     with ExitStack() as stack:
-        reader, operator = _connected(installation, cluster, stack)
+        reader, operator, operator_failure = _connected(installation, cluster, stack)
         snapshot = read_snapshot(reader, installation, cluster, scheduled_at)
         connectivity = _or_else(
             None,
             f"the endpoints of {cluster} are not audited",
             lambda: installation.check_connectivity(cluster),
         )
-        inspected = inspect(reader, snapshot, operator=operator)
+        inspected = inspect(reader, snapshot, operator=operator, operator_failure=operator_failure)
     past = past_facts(installation, snapshot, thresholds)
     under_way = installation.ledger.runs(cluster=cluster, states=UNDER_WAY_STATES)
     return AuditFacts(
@@ -163,25 +163,28 @@ def _gather_facts(
 
 def _connected(
     installation: Installation, cluster: str, stack: ExitStack
-) -> "tuple[ClusterReader, ClusterAdmin | None]":
-    """Return the reader and the operator, whose permissions are inspected.
+) -> "tuple[ClusterReader, ClusterAdmin | None, str]":
+    """Return the reader, the operator, whose permissions are inspected, and why that one fails.
 
     Where both are one connection, it reads as a reader does: what it lacks is then a permission to
-    read, and never one to write. The operator is None where its connection fails, and where no run
-    is open to anybody.
+    read, and never one to write. The operator is None where its connection fails, and, without a
+    failure, where no run is open to anybody.
     """
+    settings = installation.cluster(cluster)
     reader = stack.enter_context(installation.reader(cluster))
-    if not profile_of(installation.cluster(cluster).policy.provider).may_execute:
-        return reader, None
+    if not profile_of(settings.policy.provider).may_execute:
+        return reader, None, ""
+    if settings.operator_connection_id == settings.connection_id:
+        return reader, cast("ClusterAdmin", reader), ""
     try:
-        return reader, stack.enter_context(installation.operator(cluster))
+        return reader, stack.enter_context(installation.operator(cluster)), ""
     except CounterpoiseError as error:
         _LOGGER.warning(
             "permissions on %s are not audited, since the operator connection fails: %s",
             cluster,
             error,
         )
-        return reader, None
+        return reader, None, f"the operator's connection fails: {error}"
 
 
 def _or_else(default: _Value, failed: str, read: Callable[[], _Value]) -> _Value:

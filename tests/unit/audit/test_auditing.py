@@ -182,23 +182,22 @@ def test_what_a_rule_could_not_check_is_not_resolved() -> None:
     second = report(facts(cluster, snapshot=snapshot), PreviousAudit.of(first))
     assert "quorum-static" not in {finding.rule for finding in second.resolved}
     assert "quorum-static" not in second.passed
-    assert not [line for line in second.unavailable_data if "quorum" in line]
+    assert second.unknown["quorum-static"] == "metadata quorum: not allowed"
     (one,) = [one.finding for one in second.findings if one.finding.subject == "metadata quorum"]
     assert one.summary.startswith("not known: metadata quorum: not allowed; ")
 
 
-def test_without_history_one_line_names_the_rules_that_need_it() -> None:
+def test_without_history_the_rules_that_need_it_are_not_applicable() -> None:
     given = facts(past=None)
     assert findings_of("replica-long-out-of-sync", given) == ()
     found = report(given)
     assert found.worst is None
-    line, of_controllers = found.unavailable_data
-    assert "auto-leader-rebalance" in of_controllers
-    needing = [rule.id for rule in RULES if Need.HISTORY in rule.needs]
-    assert line.startswith(
-        f"{len(needing)} rules need a history, which begins with the first snapshots: "
-    )
-    assert all(rule_id in line and rule_id not in found.passed for rule_id in needing)
+    needing = {rule.id for rule in RULES if Need.HISTORY in rule.needs}
+    reason = "no history yet: it begins with the first snapshots"
+    assert {rule_id for rule_id, why in found.not_applicable.items() if why == reason} == needing
+    assert not needing & set(found.passed)
+    of_controllers = "no broker reports the configs of controllers 101, 102, 103"
+    assert found.not_applicable["auto-leader-rebalance"] == of_controllers
 
 
 def test_what_a_rule_without_its_history_could_not_check_is_not_resolved() -> None:
@@ -261,6 +260,24 @@ def test_rules_that_lack_data_of_one_broker_are_listed_in_one_finding() -> None:
     )
     assert not set(blind) & set(found.passed)
     assert from_json(to_json(found), where="it") == found
+
+
+def test_a_cluster_without_a_quorum_lacks_no_data() -> None:
+    given = facts()
+    zookeeper = replace(given.inspection, quorum=None, eligible_leaders=None, refused=None)
+    found = report(replace(given, inspection=zookeeper))
+    assert (found.findings, found.unknown) == ((), {})
+    assert found.not_applicable["quorum-size"] == "the cluster has no metadata quorum"
+    assert {"eligible-leaders", "rights-refused", "quorum-one-rack"} <= found.not_applicable.keys()
+
+
+def test_the_line_about_what_could_not_run_counts_rules_and_names_reasons() -> None:
+    found = report(without_data_of(2))
+    assert found.unknown_in_words.startswith(
+        f"{len(found.unknown)} of {len(RULES)} rules could not run: "
+        "broker configs of broker 2: no answer from broker 2; "
+    )
+    assert report(facts()).unknown_in_words == ""
 
 
 def test_rules_that_lack_the_same_data_are_listed_under_it() -> None:

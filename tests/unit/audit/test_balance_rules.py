@@ -324,7 +324,10 @@ def test_groups_that_could_not_be_asked_are_unknown() -> None:
         ),
     )
     finding = the_only("group-idle-members", unasked)
-    assert (finding.severity, finding.summary) == (Severity.UNKNOWN, "not known: denied")
+    assert (finding.severity, finding.summary) == (
+        Severity.UNKNOWN,
+        "not known: consumer groups: denied",
+    )
 
 
 # -- snapshots

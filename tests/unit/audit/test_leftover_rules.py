@@ -365,7 +365,7 @@ def test_rights_that_were_not_probed_are_unknown() -> None:
         given,
         inspection=replace(given.inspection, refused=None, unavailable={"permissions": "who?"}),
     )
-    assert the_only("rights-refused", unasked).summary == "not known: who?"
+    assert the_only("rights-refused", unasked).summary == "not known: permissions: who?"
 
 
 # -- coexistence

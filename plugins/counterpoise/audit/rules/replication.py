@@ -191,7 +191,7 @@ def min_insync_blocks(facts: AuditFacts) -> Iterator[CheckResult]:
     "replicas have fallen behind: losing that leader then loses it.",
     how="Set min.insync.replicas to 2.",
     source=f"{_DOCUMENTED}topicconfigs_min.insync.replicas",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.TOPIC_CONFIGS},
 )
 def min_insync_1(facts: AuditFacts) -> Iterator[CheckResult]:
     yield from min_isr_unknown(facts)
@@ -487,12 +487,9 @@ def eligible_leaders(facts: AuditFacts) -> Iterator[CheckResult]:
     "it lacks are deleted from all replicas.",
     how="Switch it off, except for topics whose records may be lost.",
     source=f"{_DOCUMENTED}topicconfigs_unclean.leader.election.enable",
-    needs={InspectionItem.BROKER_CONFIGS},
+    needs={InspectionItem.BROKER_CONFIGS, InspectionItem.TOPIC_CONFIGS},
 )
 def unclean_leader_election(facts: AuditFacts) -> Iterator[CheckResult]:
-    reason = facts.inspection.unavailable.get(InspectionItem.TOPIC_CONFIGS)
-    if reason:
-        yield unknown(f"the configs of topics: {reason}")
     topics = sorted(
         topic
         for topic, configs in facts.inspection.topic_configs.items()
