@@ -90,6 +90,21 @@ def move_by_hand(kafka: SimulatedCluster, partition: TopicPartition, *replicas: 
 # -- what somebody else has moved since
 
 
+@pytest.mark.parametrize("why", ["", "  "])
+def test_undo_of_an_ended_run_needs_a_reason_and_keeps_it(shell: CommandLine, why: str) -> None:
+    path, back = executed(shell, imported(shell, "a", {0: (3, 2)})), shell.folder / "back.json"
+    refused = shell.type("undo", path, "--why", why, "--out", back)
+    assert refused.code == 2 and "why: must not be empty" in refused.err
+    assert not back.exists()
+    assert shell.type("undo", path, "--why", "too slow", "--out", back).code == 0
+    with shell._environment(), open_installation() as opened:
+        (run,) = opened.ledger.runs()
+        *_, event = opened.ledger.journal(run.run_id).events()
+    fingerprint = json.loads(back.read_text())["fingerprint"]
+    text = f"by tester (system user): too slow; made plan {fingerprint}"
+    assert (event.kind, event.text) == ("undo plan asked", text)
+
+
 def test_undo_leaves_and_names_what_somebody_has_moved_on_since(
     shell: CommandLine, kafka: SimulatedCluster
 ) -> None:

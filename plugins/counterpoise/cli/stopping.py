@@ -86,6 +86,8 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
             print_answer(arguments, console, value, line)
             return 0
         undo_plan = make_undo_plan(installation, run.run_id, rebase=arguments.rebase)
+        made, by = f"made plan {undo_plan.fingerprint}", who()
+        requests.note_undo(installation, run.run_id, made, by=by, why=arguments.why)
     write_text(arguments.out, undo_plan.to_json(), "plan")
     view = PlanView.of(undo_plan)
     if arguments.json:

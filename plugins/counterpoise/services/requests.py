@@ -112,11 +112,9 @@ def undo(installation: Installation, run_id: str, *, by: Person, why: str) -> Co
     return _record(installation, run.cluster, Control.UNDO, by, why, run_id=run_id)
 
 
-def note_undo(
-    installation: Installation, run_id: str, dag_run_id: str, *, by: Person, why: str
-) -> None:
-    """Note, once, at an ended run that a Dag run makes the plan which takes back what it moved."""
-    text = f"by {by.shown}: {required(why, 'why')}; Dag run {dag_run_id} makes the plan"
+def note_undo(installation: Installation, run_id: str, plan: str, *, by: Person, why: str) -> None:
+    """Note, once, at an ended run who takes back what it moved, why, and by which plan."""
+    text = f"by {by.shown}: {required(why, 'why')}; {plan}"
     journal = installation.ledger.journal(run_id)
     if not any((event.kind, event.text) == ("undo plan asked", text) for event in journal.events()):
         journal.event("undo plan asked", text)

@@ -70,7 +70,8 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
             except (InputError, RefusedError) as error:
                 about = _about(details.run)
                 return start_form(request, viewer, _TEMPLATE, about, reason=reason, error=error)
-            requests.note_undo(installation, run_id, dag_run_id, by=viewer.person, why=why)
+            plan = f"Dag run {dag_run_id} makes the plan"
+            requests.note_undo(installation, run_id, plan, by=viewer.person, why=why)
         return to_started(request, details.run.cluster, DAG_ID, dag_run_id)
 
     return router
