@@ -78,6 +78,8 @@ QUICK_VARIABLES: Final[Mapping[str, str]] = {
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.3",
     "AIRFLOW__SCHEDULER__PARSING_CLEANUP_INTERVAL": "300",
     "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "300",
+    # A form that changes within half a minute would be kept as it was until the Dag is parsed next.
+    "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "0",
     "AIRFLOW__SCHEDULER__ENABLE_TRACEMALLOC": "False",
 }
 
