@@ -182,6 +182,47 @@ def test_a_plan_that_was_made_elsewhere_or_before_is_refused(
     assert held_by(kafka)[4] == (1, 1, 0, 1, 1)
 
 
+def test_the_undo_of_another_run_than_the_one_that_emptied_it_is_refused(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    rows = [{"topic": "orders", "partition": 3, "replicas": [2, 1]}]  # broker 4 led it
+    source, path = shell.folder / "r.json", shell.folder / "imported.json"
+    source.write_text(json.dumps({"version": 1, "partitions": rows}))
+    assert shell.type("import", source, "--cluster", "demo", "--out", path).code == 0
+    executed(shell, path)
+    drained(shell)
+    back = ("undo", path, "--why", "it was good", "--out", shell.folder / "back.json")
+    undone = shell.type(*back)
+    assert undone.code == 1
+    assert REFUSED in undone.err
+    assert shell.type(*RELEASE).code == 0
+    assert shell.type(*back).code == 0
+
+
+def test_a_halted_run_that_is_executed_again_is_refused(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    """Its yes is from before somebody emptied the broker; so is a new one refused."""
+    drained(shell)
+    assert shell.type(*RELEASE).code == 0
+    one_at_a_time = "    policy: {movement: {max_moves_in_flight: 1}}\n"
+    shell.configure("simulated:9092", extra=one_at_a_time)
+    _, addition = planned(shell, *ADD_4, name="addition")
+    assert shell.type("approve", addition, *YES).code == 0
+    with interrupted_while_moving(kafka):
+        shell.type("execute", addition)
+    assert shell.type("settle", addition).code == 0
+    assert "halted" in shell.type("status").out
+    drained(shell)
+    for words in (("execute", addition), ("approve", addition, *YES)):
+        typed = shell.type(*words)
+        assert typed.code == 1, typed.out
+        assert REFUSED in typed.err
+    assert held_by(kafka)[4] == (0, 0, 0, 0, 0)
+    assert shell.type(*RELEASE).code == 0
+    assert shell.type("execute", addition).code in (0, 1)
+
+
 def test_a_removed_broker_that_comes_back_stays_empty(
     shell: CommandLine, kafka: SimulatedCluster
 ) -> None:

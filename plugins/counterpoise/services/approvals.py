@@ -57,6 +57,7 @@ from counterpoise.model.run import (
     why_requested,
 )
 from counterpoise.model.safe_text import for_markdown, limited, one_line, required
+from counterpoise.services.kept_empty import check_kept_empty
 from counterpoise.units import format_bytes, format_moment, parse_rate
 from counterpoise.views.plan import PlanView
 
@@ -276,6 +277,7 @@ def _checked_yes(
     access.check_would_count(policy, run, approvals, now, needed=needed, by=by)
     _check_in_time(installation, run)
     check_validated(installation, run)
+    check_kept_empty(installation, plan)
     return usable_rate(installation, plan, typed_rate(rate)), needed
 
 
@@ -462,7 +464,9 @@ def _check_approvable(installation: Installation, run: Run) -> None:
     from counterpoise.services.validations import check_plan_rules
 
     check_validated(installation, run)
-    check_plan_rules(installation, installation.run_and_plan(run.run_id, run.fingerprint)[1])
+    _, plan = installation.run_and_plan(run.run_id, run.fingerprint)
+    check_kept_empty(installation, plan)
+    check_plan_rules(installation, plan)
 
 
 def waits_for_answer(installation: Installation, run: Run) -> bool:

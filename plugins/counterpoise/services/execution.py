@@ -28,6 +28,7 @@ from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey, 
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.model.words import join_names
 from counterpoise.services.approvals import check_approved
+from counterpoise.services.kept_empty import check_kept_empty
 from counterpoise.services.validations import check_plan_rules
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def opened_run(
         access.check_provider(installation.cluster(run.cluster).policy, run.cluster)
         check_approved(installation, run, plan)
         installation.check_name(plan)
+        check_kept_empty(installation, plan)
     if run.state is RunState.APPROVED:
         check_plan_rules(installation, plan)
     _restore_pending(installation, run)

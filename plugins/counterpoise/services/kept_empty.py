@@ -10,7 +10,7 @@ request names (to empty them once more, say) and dead ones stay in: nothing is s
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from counterpoise.errors import RefusedError
+from counterpoise.errors import InputError, RefusedError, StalePlanError, StoreError
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest
@@ -64,11 +64,22 @@ def plan_without(
 def check_kept_empty(installation: Installation, plan: RebalancePlan) -> None:
     """Raise RefusedError for a plan that sends something to a broker that is kept empty.
 
-    An undo may: it brings back what a run took away, and releases the broker when it is done.
+    The undo of what emptied it may: it releases the broker when it is done.
     """
-    if not plan.undoes:
-        kept_empty = installation.active_requests(plan.cluster).kept_empty
-        _refuse(plan.cluster, kept_empty, plan.receiving_broker_ids)
+    kept_empty = installation.active_requests(plan.cluster).kept_empty
+    wanted = kept_empty.keys() & plan.receiving_broker_ids
+    if wanted and plan.undoes:
+        wanted -= _emptied_by(installation, plan.undoes)
+    _refuse(plan.cluster, kept_empty, wanted)
+
+
+def _emptied_by(installation: Installation, fingerprint: str) -> frozenset[int]:
+    """Return the brokers that a plan of the ledger empties; none where that is not known."""
+    runs = installation.ledger.runs(fingerprint=fingerprint)
+    try:
+        return frozenset(installation.plan_of(runs[0]).emptied_broker_ids if runs else ())
+    except (InputError, StalePlanError, StoreError):
+        return frozenset()
 
 
 def is_of_whole_cluster(scope: Scope, kept_empty: Collection[int]) -> bool:

@@ -242,7 +242,8 @@ def undo_plan(
 
     Partitions that somebody has moved since, or that cannot go back now, stay where they are, and a
     warning of the plan names them; with `rebase`, so do those that later runs moved. Raises
-    RefusedError where that cannot be done, or nothing is left.
+    RefusedError where that cannot be done, nothing is left, or a broker is kept empty that another
+    run emptied.
     """
     run, undone_plan = installation.run_and_plan(run_id)
     journal, later = installation.ledger.journal(run_id), installation.ledger.moved_after(run)
@@ -259,7 +260,9 @@ def undo_plan(
     if undo.is_empty:
         raise way_back.nothing_left(run)
     warnings = (*way_back.warnings(run), *undo.warnings)
-    return replace(undo, undoes=undone_plan.fingerprint, warnings=warnings)
+    undo = replace(undo, undoes=undone_plan.fingerprint, warnings=warnings)
+    check_kept_empty(installation, undo)
+    return undo
 
 
 def _left_by_runs(installation: Installation) -> MayHaveLeft:

@@ -26,7 +26,6 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import MUST_NOT_RUN, NOT_VALIDATED, VALIDATED
 from counterpoise.model.safe_text import one_line, safe_logger
 from counterpoise.model.words import pluralize
-from counterpoise.services.kept_empty import check_kept_empty
 from counterpoise.services.plans import Origin, check_may_submit, submit
 from counterpoise.services.snapshots import checked_snapshot
 from counterpoise.validation import (
@@ -182,9 +181,8 @@ def check_plan_rules(installation: Installation, plan: RebalancePlan) -> None:
     it was made from, or a fresh one where the store does not have that.
 
     A rule that the plan names in its warnings was overridden by a person. Raises RefusedError with
-    all that is broken, and for a plan that sends something to a broker that is kept empty.
+    all that is broken.
     """
-    check_kept_empty(installation, plan)
     if complaints := _broken_rules(installation, plan):
         where = f"plan {plan.fingerprint} must not run"
         raise RefusedError(f"{list_complaints(where, complaints)}\nMake a new plan.")
