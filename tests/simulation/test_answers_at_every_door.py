@@ -9,6 +9,7 @@ import pytest
 
 from counterpoise.cli.common import read_plan
 from counterpoise.installation import open_installation
+from counterpoise.ledger import Ledger
 from counterpoise.model.acl import REASSIGN
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.person import AccountKind, Person
@@ -18,6 +19,7 @@ from counterpoise.services.viewers import Viewer
 from counterpoise.web.forms import form_token
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine
+from tests.support.runs import change_state
 from tests.support.web import browser
 
 YES = {"decision": "approve", "rate": "1MB/s", "reason": "broker 3 is new"}
@@ -144,24 +146,37 @@ def test_and_rejected(proposed: Proposed, door: Door) -> None:
 
 
 def test_another_answer_than_the_one_that_holds(proposed: Proposed, door: Door) -> None:
-    """By command another rate renews the yes: whoever types the plan again means that."""
+    """Whoever gave it may change it; another person's yes does not take its place."""
     assert door(proposed, "alice", **YES)[0] == DONE
-    told, words = door(proposed, "alice", **YES | {"rate": "2MB/s"})
-    if door is by_command:
-        assert told == DONE, words
-        assert [yes.rate_bytes_per_second for yes in proposed.approvals] == [1_000_000, 2_000_000]
-    else:
-        assert told == REFUSED and "waits for no answer any more" in words
-        assert len(proposed.approvals) == 1
+    other = YES | {"rate": "2MB/s"}
+    told, words = door(proposed, "bob", **other)
+    assert told == REFUSED and "waits for no answer any more" in " ".join(words.split())
+    told, words = door(proposed, "alice", **other)
+    assert told == DONE, words
+    assert [yes.rate_bytes_per_second for yes in proposed.approvals] == [1_000_000, 2_000_000]
     assert door(proposed, "alice", **NO)[0] == DONE
     assert proposed.state is RunState.REJECTED
 
 
-@pytest.mark.parametrize("door", WEB)
 def test_a_yes_to_a_rejected_plan_is_refused(proposed: Proposed, door: Door) -> None:
     assert door(proposed, "alice", **NO)[0] == DONE
     told, words = door(proposed, "alice", **YES)
-    assert told == REFUSED and "make a new plan" in words
+    assert told == REFUSED and "make a new plan, or propose this one again" in words
+    assert proposed.shell.type("propose", proposed.path).code == 0
+    assert door(waiting(proposed.shell, proposed.path), "alice", **YES)[0] == DONE
+
+
+def test_a_yes_to_what_has_halted_counts_for_its_going_on(
+    proposed: Proposed, door: Door, ledger: Ledger
+) -> None:
+    assert door(proposed, "alice", **YES)[0] == DONE
+    for state in (RunState.RUNNING, RunState.SETTLING, RunState.HALTED):
+        change_state(ledger, proposed.run_id, state, "broker 3 is dead")
+    for _ in range(2):
+        told, words = door(proposed, "alice", **YES)
+        assert told == DONE, words
+    assert len(proposed.approvals) == 2
+    assert proposed.shell.type("execute", proposed.path).code == 0
 
 
 def test_the_requester_is_refused_with_the_reason(
@@ -250,6 +265,29 @@ def test_of_two_people_each_says_yes_once(
     assert told == REFUSED and "approved this plan, so another" in words
     assert door(proposed, "bob", **YES)[0] == DONE
     assert proposed.state is RunState.APPROVED
+
+
+def test_where_one_is_enough_by_now_the_same_yes_approves(
+    shell: CommandLine, proposed: Proposed, door: Door
+) -> None:
+    configure(shell, "requester_may_approve: yes, critical: yes")
+    assert door(proposed, "alice", **YES)[0] == DONE
+    configure(shell)
+    assert proposed.state is RunState.PROPOSED
+    assert door(proposed, "alice", **YES)[0] == DONE
+    assert proposed.state is RunState.APPROVED
+
+
+def test_a_yes_that_nobody_could_complete_is_refused(
+    shell: CommandLine, planned: Path, door: Door, kind: AccountKind
+) -> None:
+    configure(shell, "critical: yes")
+    with open_installation(environment=shell.environment) as installation:
+        propose_plan(installation, read_plan(planned), Person(kind, "alice"))
+    plan = waiting(shell, planned)
+    told, words = door(plan, "bob", **YES)
+    assert told == REFUSED and "add an approver to the policy" in " ".join(words.split())
+    assert plan.approvals == ()
 
 
 def test_a_plan_that_was_not_validated_is_refused(

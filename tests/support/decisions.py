@@ -66,5 +66,4 @@ def decide(
         by=by,
         reason=reason,
         rate=rate,
-        may_renew=True,
     )

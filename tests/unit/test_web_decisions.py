@@ -55,7 +55,8 @@ def test_a_yes_is_recorded_and_the_same_again_changes_nothing(
         "approvals_missing": 0,
         "state": "approved",
     }
-    other = decide(alice, run_id, **YES | {"rate": "30MB/s"})
+    with browser(environment, "bob") as bob:
+        other = decide(bob, run_id, **YES | {"rate": "30MB/s"})
     assert other.status_code == 409 and "waits for no answer any more" in other.json()["detail"]
     with open_installation(environment=environment) as installation:
         change_state(installation.ledger, run_id, RunState.RUNNING)

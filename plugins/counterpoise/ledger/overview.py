@@ -30,7 +30,6 @@ from counterpoise.model.run import (
     OPEN_STATES,
     UNDER_WAY_STATES,
     Run,
-    RunState,
 )
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.model.safe_text import safe_logger
@@ -51,7 +50,6 @@ class LedgerState:
     run_progress: RunProgress | None = None  # of the run under way
     throttle_keys: int = 0
     pending_restores: int = 0
-    questions_waiting: int = 0
 
 
 def cluster_states(
@@ -108,7 +106,7 @@ _RUNS: Final = sa.select(runs, plans.c.plan_uri).join(
 
 
 def _add_runs(connection: sa.Connection, found: dict[str, LedgerState]) -> None:
-    """Add the current run of each cluster, and how many wait for an answer."""
+    """Add the current run of each cluster."""
     by_age = sa.func.row_number().over(
         partition_by=runs.c.cluster, order_by=(runs.c.opened_at.desc(), runs.c.run_id.desc())
     )
@@ -121,9 +119,8 @@ def _add_runs(connection: sa.Connection, found: dict[str, LedgerState]) -> None:
     )
     for row in connection.execute(query):
         run, state = read_run(row), found[row.cluster]
-        waiting = state.questions_waiting + (run.state == RunState.PROPOSED)
         current = max(filter(None, (state.run, run)), key=_urgency)
-        found[run.cluster] = replace(state, run=current, questions_waiting=waiting)
+        found[run.cluster] = replace(state, run=current)
 
 
 def _urgency(run: Run) -> tuple[bool, bool, datetime, str]:

@@ -29,6 +29,7 @@ from counterpoise.errors import (
     RefusedError,
     RunConflictError,
     StalePlanError,
+    StoreError,
     UnknownNameError,
 )
 from counterpoise.installation import Installation
@@ -45,8 +46,6 @@ from counterpoise.model.policy import (
 )
 from counterpoise.model.run import (
     ASKED,
-    CLOSED_STATES,
-    OPEN_STATES,
     Run,
     RunState,
     asked_since,
@@ -95,14 +94,13 @@ def answer(
     by: Person,
     reason: str,
     rate: str = "",
-    may_renew: bool = False,
 ) -> Approval:
     """Record a person's yes or no about exactly this plan, and return it; the same answer again
     changes nothing while it holds. Of two people that a plan needs, the second one's yes makes it
     approved.
 
-    A yes is taken where one is missing; with `may_renew` also at another rate, in place of one that
-    holds. A no ends what has not started, or has halted.
+    A yes is taken where one is missing, and at another rate from whoever gave the one that holds. A
+    no ends what has not started, or has halted.
 
     Raises MayNotError for somebody who may not answer, StalePlanError for another plan, InputError
     for an unusable rate and without a reason, RefusedError for an answer that decides nothing or
@@ -117,7 +115,7 @@ def answer(
         with _refusals_noted(installation, run, decision, by):
             reason = required(reason, "reason")
             if decision is Decision.GRANTED:
-                wanted, needed = _checked_yes(installation, run, by, rate, may_renew=may_renew)
+                wanted, needed = _checked_yes(installation, run, by, rate)
             else:
                 wanted, needed = None, 0
                 _check_not_over(run)
@@ -142,16 +140,17 @@ def answer_plan(
     rate: str = "",
     try_permissions: bool = True,
 ) -> tuple[Approval, tuple[str, ...]]:
-    """Answer about the plan of a file, as `answer` does, and return warnings for whoever did.
+    """Answer about the newest run of the plan of a file, as `answer` does, and return warnings for
+    whoever did.
 
-    Where none of its runs goes on, a run is opened: for a yes it is validated (`propose_plan`), and
-    whoever says it is its requester; for a no it supersedes no other plan. A refused answer opens
-    none.
+    Where it has none, one is opened: for a yes it is validated (`propose_plan`), and whoever says
+    it is its requester; for a no it supersedes no other plan. A refused answer opens none.
     """
     runs = installation.ledger.runs(fingerprint=plan.fingerprint)
-    run = runs[0] if runs else None
     warnings: tuple[str, ...] = ()
-    if run is None or not _goes_on(installation, run, decision, by):
+    if runs:
+        run_id = runs[0].run_id
+    else:
         from counterpoise.services.plans import Origin, submit
         from counterpoise.services.validations import propose_plan
 
@@ -164,8 +163,6 @@ def answer_plan(
             run_id, warnings = proposal.run_id, proposal.warnings
         else:
             run_id = submit(installation, plan, Origin(by), may_supersede=False)["run_id"]
-    else:
-        run_id = run.run_id
     approval = answer(
         installation,
         run_id,
@@ -174,20 +171,8 @@ def answer_plan(
         by=by,
         reason=reason,
         rate=rate,
-        may_renew=True,
     )
     return approval, warnings
-
-
-def _goes_on(installation: Installation, run: Run, decision: Decision, by: Person) -> bool:
-    """Return whether an answer is about this run of a plan, and opens no other: it may still be
-    executed, or this person has said the same no, and no other plan waits that they could mean.
-    """
-    if run.state not in CLOSED_STATES:
-        return True
-    is_no = decision is Decision.REJECTED
-    is_same = is_no and _same_answer(installation, run, decision, by, "") is not None
-    return is_same and not installation.ledger.runs(cluster=run.cluster, states=OPEN_STATES)
 
 
 def check_yes(
@@ -197,7 +182,7 @@ def check_yes(
     `answer` raises.
     """
     run = _run_of_plan(installation, run_id, fingerprint)
-    return _checked_yes(installation, run, by, rate, may_renew=False)[0]
+    return _checked_yes(installation, run, by, rate)[0]
 
 
 def _run_of_plan(installation: Installation, run_id: str, fingerprint: str) -> Run:
@@ -221,7 +206,8 @@ def _same_answer(
     installation: Installation, run: Run, decision: Decision, by: Person, rate: str
 ) -> Approval | None:
     """Return the answer that this person has given before and that holds, where it says the same;
-    None for another one. A yes from before a halt is not that to going on.
+    None for another one. A yes from before a halt is not that to going on, nor one that would
+    approve the plan now, since the policy asks for fewer people by now.
     """
     ledger = installation.ledger
     approvals = ledger.approvals_of(run.run_id)
@@ -234,7 +220,12 @@ def _same_answer(
     policy = _policy_of(installation, run)
     standing = access.standing_approvals(policy, run, approvals, ledger.now(), needed=1)
     given = next((one for one in standing if one.person == by), None)
-    return given if given and given.rate_bytes_per_second == rate_or_none(rate) else None
+    if given is None or given.rate_bytes_per_second != rate_or_none(rate):
+        return None
+    if run.state is not RunState.PROPOSED:
+        return given
+    needed = access.people_needed(_plan_to_approve(installation, run), policy.approval)
+    return given if len(standing) < needed else None
 
 
 @contextmanager
@@ -258,23 +249,24 @@ def _check_not_over(run: Run) -> None:
 def _decides_nothing(run: Run) -> RefusedError:
     return RefusedError(
         f"run {run.run_id} is {run.state}, so it waits for no answer any more; for another answer, "
-        "make a new plan"
+        "make a new plan, or propose this one again (`counterpoise propose PLAN`)"
     )
 
 
-def _checked_yes(
-    installation: Installation, run: Run, by: Person, rate: str, *, may_renew: bool
-) -> tuple[int, int]:
+def _checked_yes(installation: Installation, run: Run, by: Person, rate: str) -> tuple[int, int]:
     """Return the bytes per second of a yes, and how many people have to say it. Raises what
     `answer` raises.
     """
     _check_not_over(run)
     policy, plan = _policy_of(installation, run), _plan_to_approve(installation, run)
-    if not (may_renew or asks_people(installation, run)):
-        raise _decides_nothing(run)
     needed = access.people_needed(plan, policy.approval)
     approvals, now = installation.ledger.approvals_of(run.run_id), installation.ledger.now()
+    yes = whose_yes(policy, run, approvals, now, needed=needed)
+    if by not in yes.given and not waits_for_answer(installation, run):
+        raise _decides_nothing(run)
     access.check_would_count(policy, run, approvals, now, needed=needed, by=by)
+    if yes.missing and yes.why_nobody:
+        raise RefusedError(yes.why_nobody)
     _check_in_time(installation, run)
     check_validated(installation, run)
     check_kept_empty(installation, plan)
@@ -470,7 +462,9 @@ def _check_approvable(installation: Installation, run: Run) -> None:
 
 
 def waits_for_answer(installation: Installation, run: Run) -> bool:
-    """Return whether a yes is missing before the run may start, or go on after it has halted."""
+    """Return whether a yes is missing before the run may start, or go on after it has halted; not
+    where nobody can say whether the one that it has holds, since plan or policy are not there.
+    """
     if run.state is RunState.PROPOSED:
         return True
     if run.state not in (RunState.APPROVED, RunState.HALTED):
@@ -481,14 +475,18 @@ def waits_for_answer(installation: Installation, run: Run) -> bool:
         check_approved(installation, run, installation.plan_of(run))
     except NotApprovedError:
         return True
+    except (InputError, StalePlanError, StoreError):
+        return False
     return False
 
 
 def asks_people(installation: Installation, run: Run) -> bool:
     """Return whether people are asked now: about what has halted, only where a task asks again."""
-    events = installation.ledger.journal(run.run_id).events()
-    is_asked = run.state is not RunState.HALTED or asked_since(events) is not None
-    return is_asked and waits_for_answer(installation, run)
+    if run.state is RunState.HALTED:
+        events = installation.ledger.journal(run.run_id).events()
+        if asked_since(events) is None:
+            return False
+    return waits_for_answer(installation, run)
 
 
 def _has_yes_since_halt(installation: Installation, run: Run) -> bool:

@@ -32,7 +32,7 @@ from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.severity import Severity
 from counterpoise.reporting.html import body_of
-from counterpoise.services.approvals import WhoseYes, whose_yes
+from counterpoise.services.approvals import WhoseYes, asks_people, whose_yes
 from counterpoise.services.audits import newest_audit, newest_points
 from counterpoise.services.requests import in_force
 from counterpoise.services.viewers import Viewing, why_not
@@ -132,9 +132,15 @@ def open_runs(installation: Installation, viewing: Viewing) -> OpenRuns:
         for run in installation.ledger.runs(states=OPEN_STATES)
         if run.cluster in viewing.clusters
     ]
+    newest = installation.ledger.cluster_states(viewing.clusters).values()
+    halted = [one.run for one in newest if one.run and one.run.state is RunState.HALTED]
+    waiting = tuple(waiting_runs(installation, viewing, [*runs, *halted]))
+    asked = {one.run.run_id for one in waiting}
     return OpenRuns(
-        waiting=tuple(waiting_runs(installation, viewing, runs)),
-        approved=tuple(run for run in runs if run.state is RunState.APPROVED),
+        waiting=waiting,
+        approved=tuple(
+            run for run in runs if run.state is RunState.APPROVED and run.run_id not in asked
+        ),
         under_way=tuple(run for run in runs if run.state in UNDER_WAY_STATES),
     )
 
@@ -142,15 +148,14 @@ def open_runs(installation: Installation, viewing: Viewing) -> OpenRuns:
 def waiting_runs(
     installation: Installation, viewing: Viewing, runs: Sequence[Run]
 ) -> list[WaitingRun]:
-    """Return those of the runs that wait for an answer, oldest first, and who may give it.
-
-    `runs` are newest first.
+    """Return those of the runs that wait for an answer, oldest first, and who may give it: also
+    those whose yes has run out, and halted ones about which people are asked again.
     """
     now = installation.ledger.now()
     return [
         _waiting(installation, viewing, run, now)
-        for run in reversed(runs)
-        if run.state is RunState.PROPOSED
+        for run in sorted(runs, key=lambda run: (run.opened_at, run.run_id))
+        if asks_people(installation, run)
     ]
 
 
@@ -167,7 +172,7 @@ def _waiting(installation: Installation, viewing: Viewing, run: Run, now: dateti
         needed=yes.needed,
         by=viewing.person,
     )
-    is_mine = viewing.viewer.may_change and not refusal
+    is_mine = viewing.viewer.may_answer and not refusal
     waited_for = max(now - run.opened_at, timedelta(0))
     return WaitingRun(run, waited_for, is_mine, yes)
 
@@ -256,7 +261,7 @@ def cluster(installation: Installation, viewing: Viewing, name: str) -> ClusterN
     settings = viewing.check(name)
     ledger = installation.ledger
     runs = ledger.runs(cluster=name)
-    open_runs = [run for run in runs if run.state in OPEN_STATES]
+    current = [run for run in runs if run.state in OPEN_STATES or run is runs[0]]
     snapshot_at: datetime | None = ledger.entries().newest_snapshots().get(name)
     store = installation.archive.store
     audit = newest_audit(installation, name)
@@ -272,7 +277,7 @@ def cluster(installation: Installation, viewing: Viewing, name: str) -> ClusterN
         unreadable_audit=audit.unreadable,
         runs=runs[:_RUNS_SHOWN],
         run_count=len(runs),
-        waiting=tuple(waiting_runs(installation, viewing, open_runs)),
+        waiting=tuple(waiting_runs(installation, viewing, current)),
         freeze=active.frozen,
         kept_empty=tuple(active.kept_empty.values()),
         connections=tuple(_connections(installation, settings)),

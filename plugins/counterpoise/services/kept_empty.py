@@ -17,7 +17,6 @@ from counterpoise.model.control import ControlRequest
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.request import Goal, RebalanceRequest, Scope
-from counterpoise.planning import plan_from
 
 KeptEmpty = Mapping[int, ControlRequest]  # by broker
 
@@ -42,6 +41,8 @@ def plan_without(
     policy: ClusterPolicy,
 ) -> RebalancePlan:
     """Return a plan without some brokers that are kept empty. Raises what `plan_for` raises."""
+    from counterpoise.planning import plan_from  # whoever only checks a plan needs no planner
+
     scope = rebalance_request.scope
     named = frozenset(rebalance_request.broker_ids)
     wanted = set(scope.broker_ids) - named

@@ -18,6 +18,7 @@ from counterpoise.model.finding import AuditPoint
 from counterpoise.model.metric import Sample
 from counterpoise.model.run import UNDER_WAY_STATES, RunState
 from counterpoise.model.severity import Severity
+from counterpoise.services.approvals import asks_people
 
 _EVENNESS: Final[Mapping[str, str]] = {
     "leaders": "leaders_max_over_mean",
@@ -91,7 +92,9 @@ def run_samples(installation: Installation, clusters: Collection[str]) -> list[S
     now = installation.clock()
     states = installation.ledger.cluster_states(clusters)
     return [
-        sample for cluster in clusters for sample in _of_ledger(cluster, states.get(cluster), now)
+        sample
+        for cluster in clusters
+        for sample in _of_ledger(installation, cluster, states.get(cluster), now)
     ]
 
 
@@ -100,7 +103,9 @@ def samples_of_run(installation: Installation, run_id: str) -> list[Sample]:
     return run_samples(installation, [installation.ledger.run(run_id).cluster])
 
 
-def _of_ledger(cluster: str, state: LedgerState | None, now: datetime) -> Iterator[Sample]:
+def _of_ledger(
+    installation: Installation, cluster: str, state: LedgerState | None, now: datetime
+) -> Iterator[Sample]:
     is_never = state is None or state.snapshot_at is None
     yield Sample(metric.NEVER_SNAPSHOTTED, (cluster,), int(is_never))
     if state is None:
@@ -110,7 +115,8 @@ def _of_ledger(cluster: str, state: LedgerState | None, now: datetime) -> Iterat
         yield Sample(metric.SNAPSHOT_AGE, (cluster,), age)
     yield Sample(metric.THROTTLE_KEYS, (cluster,), state.throttle_keys)
     yield Sample(metric.PENDING_RESTORES, (cluster,), state.pending_restores)
-    yield Sample(metric.QUESTIONS_WAITING, (cluster,), state.questions_waiting)
+    is_waiting = state.run is not None and asks_people(installation, state.run)
+    yield Sample(metric.QUESTIONS_WAITING, (cluster,), int(is_waiting))
     if state.run is None:
         return
     for run_state in RunState:

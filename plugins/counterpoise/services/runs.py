@@ -254,10 +254,7 @@ def run_details(installation: Installation, run_id: str, viewer: Viewer) -> RunD
         **_rights(policy, status, plan, viewer.person),
         viewer=viewer,
         plan=plan,
-        # Without a plan, nobody can say whether the yes that it has holds.
-        waits_for_answer=(
-            run.state is RunState.PROPOSED if plan is None else asks_people(installation, run)
-        ),
+        waits_for_answer=asks_people(installation, run),
         waits=_waits(status, policy.movement if policy else MovementPolicy()),
         reports=_reports(installation, run),
         superseded_by=_superseded_by(installation, run),

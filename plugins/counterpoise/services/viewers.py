@@ -27,6 +27,7 @@ class Viewer:
     user_name: str
     roles: tuple[str, ...] = ()
     may_change: bool = True  # Airflow lets the account change runs, not only read them
+    may_answer: bool = True  # Airflow lets the account answer required actions
 
     @property
     def person(self) -> Person:

@@ -56,7 +56,7 @@ def answer_routes(open_installation: OpenInstallation) -> APIRouter:
                 raise
             except (InputError, RefusedError) as error:
                 shown = replace(shown, status=status_of(error), problem=str(error))
-            return plan_response(request, installation, run, viewer, shown, may_answer=True)
+            return plan_response(request, installation, run, viewer, shown)
 
     @router.post(
         "/api/runs/{run_id}/decision",

@@ -24,7 +24,7 @@ from counterpoise.units import format_rate
 from counterpoise.views.plan import MOVE_SORTS, FoundMoves, MoveSearch, find_moves
 from counterpoise.web.forms import form_token
 from counterpoise.web.responses import base_of, page
-from counterpoise.web.viewers import CurrentViewer, MayAnswer, OpenInstallation
+from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
 _MAX_PAGE_DIGITS: Final = 6
 _FILES: Final[Mapping[str, Callable[[RebalancePlan], str]]] = {
@@ -64,7 +64,6 @@ def plan_routes(open_installation: OpenInstallation) -> APIRouter:
         request: Request,
         run_id: str,
         viewer: CurrentViewer,
-        may_answer: MayAnswer,
         text: str = "",
         broker: str = "",
         why: str = "",
@@ -75,7 +74,7 @@ def plan_routes(open_installation: OpenInstallation) -> APIRouter:
         with open_installation() as installation:
             run = runs.run_to_view(installation, run_id, viewer)
             shown = Shown(search=search)
-            return plan_response(request, installation, run, viewer, shown, may_answer=may_answer)
+            return plan_response(request, installation, run, viewer, shown)
 
     @router.get("/runs/{run_id}/{name}")
     def plan_file(request: Request, run_id: str, name: str, viewer: CurrentViewer) -> Response:
@@ -95,18 +94,12 @@ def plan_routes(open_installation: OpenInstallation) -> APIRouter:
 
 
 def plan_response(
-    request: Request,
-    installation: Any,
-    run: Run,
-    viewer: Viewer,
-    shown: Shown,
-    *,
-    may_answer: bool,
+    request: Request, installation: Any, run: Run, viewer: Viewer, shown: Shown
 ) -> Response:
     """Return the page of a plan as one person sees it."""
     details = runs.run_details(installation, run.run_id, viewer)
     if details.plan is None:
-        return _without_plan(request, viewer, details, shown, may_answer=may_answer)
+        return _without_plan(request, viewer, details, shown)
     view = runs.plan_to_approve(installation, run, shown.rate_bytes_per_second)
     typed = shown.typed
     if typed == TypedAnswer():
@@ -126,14 +119,11 @@ def plan_response(
         links=_links(f"{base_of(request)}/runs/{quote(run.run_id)}/plan", shown.search, found),
         sorts=MOVE_SORTS,
         files=tuple(_FILES),
-        may_answer=may_answer,
         form_token=form_token(viewer),
     )
 
 
-def _without_plan(
-    request: Request, viewer: Viewer, details: RunDetails, shown: Shown, *, may_answer: bool
-) -> Response:
+def _without_plan(request: Request, viewer: Viewer, details: RunDetails, shown: Shown) -> Response:
     """Return what the ledger knows of a run whose plan the store does not have."""
     return page(
         request,
@@ -143,7 +133,6 @@ def _without_plan(
         problem=shown.problem,
         reason=shown.typed.reason,
         plan_path=details.run.plan_uri,
-        may_answer=may_answer,
         form_token=form_token(viewer),
     )
 

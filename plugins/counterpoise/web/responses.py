@@ -61,8 +61,7 @@ _NOT_KNOWN: Final = (
     "It is not known whether this was recorded: open the page again, which shows it."
 )
 _NO_CONFIGURATION: Final = (
-    "The configuration of Counterpoise (clusters.yaml, or a connection) cannot be read, so nothing "
-    "is shown, and nothing was changed."
+    "The configuration of Counterpoise (clusters.yaml, or a connection) cannot be read."
 )
 _OF_A_QUERY: Final = "%=&+/?:@!$'()*,;"  # stands there as it is
 URL_PREFIX: Final = "/counterpoise"  # below Airflow's own address
@@ -166,7 +165,7 @@ async def safe_response(
     except UnknownNameError:
         response = _not_found(request)
     except ConfigurationError as error:
-        response = _unknown(request, error, _NO_CONFIGURATION)
+        response = _unknown(request, error, why=_NO_CONFIGURATION)
     except InputError as error:
         response = error_page(request, 422, str(error)) if is_form else _unknown(request, error)
     except Exception as error:  # noqa: BLE001 - its text may hold what a viewer must not see
@@ -229,10 +228,10 @@ def _not_found(request: Request) -> Response:
     return error_page(request, 404, _SENTENCES[404])
 
 
-def _unknown(request: Request, error: Exception, what: str = "") -> Response:
-    """Return the page of a failure; without `what`, nobody knows more than that it failed."""
+def _unknown(request: Request, error: Exception, *, why: str = "") -> Response:
+    """Return the page of a failure; without `why`, nobody knows more than that it failed."""
     reference = uuid.uuid4().hex[:12]
     _LOGGER.error("page error %s: %s: %s", reference, type(error).__name__, error)
-    what = what or (_NOT_KNOWN if request.method == "POST" else _NOT_SHOWN)
+    what = _NOT_KNOWN if request.method == "POST" else _NOT_SHOWN
     where = f"The api-server's log has the reason under the reference {reference}."
-    return error_page(request, 503, f"{what} {where}")
+    return error_page(request, 503, " ".join(filter(None, (why, what, where))))

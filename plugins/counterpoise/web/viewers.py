@@ -59,32 +59,34 @@ def may_answer_in_airflow(user: Annotated[Any, Depends(get_user)]) -> bool:
 MayAnswer = Annotated[bool, Depends(may_answer_in_airflow)]
 
 
-def _viewer(user: Annotated[Any, Depends(get_user)], may_change: MayChange) -> Viewer:
+def _viewer(
+    user: Annotated[Any, Depends(get_user)], may_change: MayChange, may_answer: MayAnswer
+) -> Viewer:
     """Return who asks: the SimpleAuthManager's users have one role, those of FAB several."""
     found = getattr(user, "roles", None) or [getattr(user, "role", None)]
     roles = tuple(str(getattr(role, "name", role)) for role in found if role)
-    return Viewer(str(user.get_name()), roles, may_change)
+    return Viewer(str(user.get_name()), roles, may_change, may_answer)
 
 
 CurrentViewer = Annotated[Viewer, Depends(_viewer)]
 
 
-def check_may_change(viewer: CurrentViewer, may_change: MayChange) -> None:
+def check_may_change(viewer: CurrentViewer) -> None:
     """Raise RefusedError for an account that Airflow lets read alone: whoever the policy names,
     and where it names nobody, what a page records is a change.
     """
-    if not may_change:
+    if not viewer.may_change:
         raise RefusedError(
             f"Airflow lets {viewer.user_name} read runs of {DAG_ID}, and not "
             "change them, so nothing was changed; ask an administrator of Airflow for another role"
         )
 
 
-def check_may_answer(viewer: CurrentViewer, may_answer: MayAnswer) -> None:
+def check_may_answer(viewer: CurrentViewer) -> None:
     """Raise RefusedError for an account that Airflow does not let answer required actions; whom the
     policy lets approve is checked then.
     """
-    if not may_answer:
+    if not viewer.may_answer:
         raise RefusedError(
             f"Airflow does not let {viewer.user_name} answer questions of "
             f"{DAG_ID} (required actions), so nothing was recorded; ask an administrator of "
