@@ -258,6 +258,16 @@ def test_only_the_plan_of_the_ledger_is_shown(
     assert {file.is_success for file in files} == {is_shown}
 
 
+def test_an_approved_plan_is_shown_at_the_rate_of_its_yes(
+    environment: dict[str, str], run_id: str
+) -> None:
+    with browser(environment, "alice") as alice:
+        typed = {"answer": "approve", "rate": "7MB/s", "reason": "broker 4 joined"}
+        assert send(alice, run_id, **typed).status_code == 303
+        page = alice.get(f"/runs/{run_id}/plan").text
+    assert "at 7.0 MB/s per broker" in " ".join(page.split())
+
+
 def test_the_rate_is_checked_with_the_time_that_it_makes(
     environment: dict[str, str], run_id: str
 ) -> None:

@@ -100,7 +100,8 @@ def plan_response(
     details = runs.run_details(installation, run.run_id, viewer)
     if details.plan is None:
         return _without_plan(request, viewer, details, shown)
-    view = runs.plan_to_approve(installation, run, shown.rate_bytes_per_second)
+    approved = details.approval.rate_bytes_per_second if details.approval else None
+    view = runs.plan_to_approve(installation, run, shown.rate_bytes_per_second or approved)
     typed = shown.typed
     if typed == TypedAnswer():
         rate = view.rate_bytes_per_second
