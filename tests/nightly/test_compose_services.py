@@ -183,7 +183,7 @@ def test_the_audit_asks_for_a_plan_that_moves_replicas_to_the_fourth_broker(
     here = "env COUNTERPOISE_CONFIG=clusters.yaml"
     audited = fourth_broker.run("scheduler", *f"{here} counterpoise audit --cluster demo".split())
     (wanted,) = re.findall(
-        r"^a plan would help: (.* --goal add-brokers .*)$", audited.stdout, re.MULTILINE
+        r"^ +(counterpoise plan .* --goal add-brokers .*)$", audited.stdout, re.MULTILINE
     )
     planned = fourth_broker.run(
         "scheduler", *shlex.split(f"{here} {wanted} --out fourth-broker.json")

@@ -74,11 +74,12 @@ def test_a_gate_on_what_is_unknown_counts_that_alone(
     )
 
 
-def test_the_table_has_the_worst_first_and_where_the_fix_is(shell: CommandLine) -> None:
+def test_the_worst_comes_first_each_with_its_fix(shell: CommandLine) -> None:
     out = shell.type("audit", "--cluster", "demo").out
     lines = out.splitlines()
-    assert lines[1].startswith("warning   leftover-throttle")
-    assert "follower.replication.throttled.rate is set" in out
+    assert lines[0].startswith("warning   leftover-throttle  ")
+    assert "follower.replication.throttled.rate is set" in lines[0]
+    assert lines[1].startswith("    kafka-configs.sh ") and " --delete-config " in lines[1]
     assert "reports/demo/audit.html" in lines[-1]
 
 
@@ -89,9 +90,8 @@ def test_the_next_audit_says_what_changed(shell: CommandLine, kafka: SimulatedCl
     out = shell.type("audit", "--cluster", "demo").out
     assert "1 resolved" in out
     assert "idle-broker" in out and "new" in out
-    assert (
-        "a plan would help: counterpoise plan --cluster demo --goal add-brokers --brokers 4" in out
-    )
+    command = "counterpoise plan --cluster demo --goal add-brokers --brokers 4"
+    assert f"\n    {command} --out add-brokers.json\n" in out
 
 
 def test_json_is_one_document_with_the_words_of_the_rules(shell: CommandLine) -> None:

@@ -86,6 +86,7 @@ AUDIT_DOCUMENT: Final = {
     "cluster_id": "id",
     "findings": [
         {
+            "causes": [],
             "evidence": {"columns": ["partition"], "rows": [["örders-1"]], "total": 12},
             "first_seen": "2026-01-31T12:00:00+00:00",
             "fix": ["a command"],
@@ -98,6 +99,7 @@ AUDIT_DOCUMENT: Final = {
             "waived_by": None,
         },
         {
+            "causes": [],
             "evidence": None,
             "first_seen": "2026-01-31T12:00:05.123456+00:00",
             "fix": [],
@@ -118,6 +120,7 @@ AUDIT_DOCUMENT: Final = {
     "format": "counterpoise-audit/1",
     "gone": [
         {
+            "causes": [],
             "evidence": None,
             "fix": [],
             "plan": None,

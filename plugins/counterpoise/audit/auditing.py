@@ -32,11 +32,19 @@ from counterpoise.audit.unavailable_data import (
     partial_needs,
 )
 from counterpoise.errors import InputError
-from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding, RuleText
+from counterpoise.model.finding import (
+    CAUSE_RULES,
+    AuditReport,
+    Evidence,
+    Finding,
+    ReportedFinding,
+    RuleText,
+)
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver
-from counterpoise.model.words import pluralize
+from counterpoise.model.words import list_brokers, pluralize
 
+_BALANCE: Final = "balance"  # an area
 MAX_FINDINGS_NAMED: Final = 20  # in the message of a failed run
 
 # -- thresholds
@@ -102,10 +110,21 @@ def find(facts: AuditFacts, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...
     findings = [
         _finding(rule, result, facts)
         for rule in rules
-        if not not_applicable(facts, rule.needs)
+        if not _inapplicable_reason(rule, facts)
         for result in _results(rule, facts)
     ]
     return tuple(sorted(findings, key=lambda finding: -finding.severity.rank))
+
+
+def _inapplicable_reason(rule: Rule, facts: AuditFacts) -> str:
+    """Return why the rule has nothing to look at; "" where it has.
+
+    While brokers or disks are down, balance would be about where leaders went meanwhile.
+    """
+    if rule in RULES_BY_AREA[_BALANCE] and facts.brokers_down:
+        brokers = list_brokers(sorted(facts.brokers_down))
+        return f"balance waits until {brokers} and all of their disks are back"
+    return not_applicable(facts, rule.needs)
 
 
 def _results(rule: Rule, facts: AuditFacts) -> list[CheckResult]:
@@ -163,7 +182,7 @@ def compare(
     resolved = [
         finding
         for key, (finding, _) in sorted(old.items())
-        if key not in keys and finding.rule not in unchecked_ids
+        if key not in keys and finding.rule not in unchecked_ids and not finding.causes
     ]
     passed = [rule.id for rule in rules if rule.id not in rule_ids_with_findings | unchecked_ids]
     return AuditReport(
@@ -201,7 +220,7 @@ def _inapplicable(
     reasons = {}
     for rule in rules:
         if rule.id not in rule_ids_with_findings:
-            reason = not_applicable(facts, rule.needs) or out_of_reach(facts, rule.needs)
+            reason = _inapplicable_reason(rule, facts) or out_of_reach(facts, rule.needs)
             if reason:
                 reasons[rule.id] = reason
     return reasons
@@ -210,10 +229,17 @@ def _inapplicable(
 def _grouped(
     findings: Sequence[Finding], facts: AuditFacts, rules: Iterable[Rule]
 ) -> Iterator[Finding]:
-    """Yield the findings; rules without their data move into the finding of the cause.
+    """Yield the findings, those that explain others first among their severity; rules without
+    their data move into the finding of the cause.
 
-    A rule that a team waived stays out of that list, so that the waiver shows.
+    A rule that a team waived stays out of that list, so that the waiver shows. A cause that a team
+    waived explains nothing: what follows from it stays a finding.
     """
+    open_outages = {
+        finding.subject
+        for finding in findings
+        if finding.rule in CAUSE_RULES and _waiver(finding, facts) is None
+    }
     titles = {rule.id: rule.title for rule in rules}
     cause_id = data_not_available.id
     reported_causes = {finding.subject for finding in findings if finding.rule == cause_id}
@@ -226,12 +252,18 @@ def _grouped(
                 rule_ids_by_cause.setdefault(cause, []).append(finding.rule)
         else:
             remaining.append(finding)
-    for finding in remaining:
+    for finding in sorted(remaining, key=_causes_first):
         rule_ids = rule_ids_by_cause.get(finding.subject, [])
         if finding.rule == cause_id and rule_ids:
             yield _with_rules(finding, rule_ids, titles)
         else:
-            yield replace(finding, causes=())
+            yield replace(finding, causes=tuple(filter(open_outages.__contains__, finding.causes)))
+
+
+def _causes_first(finding: Finding) -> tuple[int, int]:
+    is_cause = finding.rule in CAUSE_RULES
+    place = CAUSE_RULES.index(finding.rule) if is_cause else len(CAUSE_RULES)
+    return -finding.severity.rank, place
 
 
 def _with_rules(finding: Finding, rule_ids: Sequence[str], titles: Mapping[str, str]) -> Finding:

@@ -226,6 +226,16 @@ class AuditFacts:
         """Return the partitions of the snapshot as numpy columns."""
         return read_partitions(self.snapshot)
 
+    @cached_property
+    def brokers_down(self) -> frozenset[int]:
+        """Return the brokers that hold replicas and are not live, or have an offline log dir."""
+        snapshot = self.snapshot
+        is_offline = pc.is_valid(snapshot.log_dirs["error"])
+        with_offline_dirs = snapshot.log_dirs.filter(is_offline)["broker_id"].to_pylist()
+        holders = np.unique(self.partitions.replicas).tolist()
+        not_live = {*holders} - {NOBODY, *snapshot.live_broker_ids}
+        return frozenset(not_live.union(with_offline_dirs))
+
     @property
     def endpoints(self) -> ConnectivityCheck:
         """Return the connectivity check; rules with Need.CONNECTIVITY are not run without one."""

@@ -2,14 +2,15 @@
 
 import argparse
 import json
+from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
-from counterpoise.cli import tables
 from counterpoise.cli.common import (
     add_cluster_arguments,
     add_json_argument,
@@ -18,7 +19,9 @@ from counterpoise.cli.common import (
 )
 from counterpoise.cli.output_files import path_argument, write_text
 from counterpoise.errors import RefusedError, StoreError
-from counterpoise.model.finding import AuditReport, ReportedFinding, merged_plans
+from counterpoise.model import subjects
+from counterpoise.model.finding import AuditReport, RuleText, WantedPlan, merged_plans
+from counterpoise.model.finding_groups import FindingGroup, groups_of
 from counterpoise.model.grouping import grouped
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize, verb
@@ -32,6 +35,8 @@ _STYLES: Final = {
     Severity.WARNING: "yellow",
     Severity.UNKNOWN: "dim",
 }
+_OF_THE_WHOLE: Final = (subjects.CLUSTER, subjects.QUORUM)
+_MAX_LINES: Final = 12  # of a fix; the page has all
 _SUFFIXES: Final = ("html", "json")
 
 
@@ -82,12 +87,13 @@ def _audit(arguments: argparse.Namespace, console: Console) -> int:
         }
         page = audits.audit_page(installation, name)
         cluster_words = installation.cluster_words(name)
+        rule_texts = audits.rule_texts(installation.cluster(name).policy.audit)
     if arguments.out:
         page = _write(arguments.out, texts)
     if arguments.json:
         print_json(json.loads(texts["json"]))
     else:
-        _print(console, report, cluster_words, page)
+        _print(console, report, rule_texts, cluster_words, page)
     return _FOUND if any(map(report.open_at, fails_at)) else 0
 
 
@@ -109,42 +115,75 @@ def _write(folder: Path, texts: dict[str, str]) -> str:
 
 
 def _print(
-    console: Console, report: AuditReport, cluster_words: tuple[str, str], page: str
+    console: Console,
+    report: AuditReport,
+    texts: Mapping[str, RuleText],
+    cluster_words: tuple[str, str],
+    page: str,
 ) -> None:
+    """Print each group of findings with its consequences and its fix, the worst first."""
     waived = len(report.waived)
     if report.unknown:
-        console.print(report.unknown_in_words, markup=False, soft_wrap=True)
-    if report.open:
-        rows = tables.table("severity", "rule", "subject", "finding", "since")
-        for reported in report.open:
-            rows.add_row(*_row(reported, report))
-        console.print(rows)
-    else:
+        _print_line(console, report.unknown_in_words)
+    groups = groups_of(report)
+    if not groups:
         console.print("no findings" + (", except waived ones" if waived else ""))
-    plans = [reported.finding.plan for reported in report.open if reported.finding.plan]
-    for plan in merged_plans(plans):
-        command = plan.command(cluster_words)
-        console.print(f"a plan would help: {command}", markup=False, soft_wrap=True)
+    plans = merged_plans(plan for group in groups for plan in group.plans)
+    printed_plans: set[WantedPlan] = set()
+    for group in groups:
+        _print_group(console, group, report, texts)
+        for plan in plans:
+            is_of_group = any(replace(plan, topics=own.topics) == own for own in group.plans)
+            if is_of_group and plan not in printed_plans:
+                printed_plans.add(plan)
+                _print_line(console, f"    {plan.command(cluster_words)}")
     if report.previous_at:
         since = format_moment(report.previous_at)
         console.print(f"since {since}: {len(report.new)} new, {len(report.resolved)} resolved")
     for reason, rule_ids in _rules_by_reason(report).items():
-        line = f"not applicable: {reason}: {', '.join(rule_ids)}"
-        console.print(line, markup=False, soft_wrap=True)
+        _print_line(console, f"not applicable: {reason}: {', '.join(rule_ids)}")
     console.print(
         f"{pluralize(len(report.passed), 'rule')} found nothing, {pluralize(waived, 'finding')} "
         f"{verb(waived, 'is', 'are')} waived"
     )
-    console.print(f"what to do, and commands to paste: {page}", markup=False, soft_wrap=True)
+    _print_line(console, f"evidence, reasons, and all of the commands: {page}")
 
 
 def _rules_by_reason(report: AuditReport) -> dict[str, list[str]]:
     return grouped((reason, rule_id) for rule_id, reason in report.not_applicable.items())
 
 
-def _row(reported: ReportedFinding, report: AuditReport) -> list[Text]:
-    finding = reported.finding
-    since = "new" if report.has_as_new(reported) else f"{reported.first_seen:%Y-%m-%d}"
-    severity = Text(finding.severity, style=_STYLES.get(finding.severity, ""))
-    cells = (finding.rule, finding.subject, finding.summary, since)
-    return [severity, *(Text(cell) for cell in cells)]
+def _print_group(
+    console: Console,
+    group: FindingGroup,
+    report: AuditReport,
+    texts: Mapping[str, RuleText],
+) -> None:
+    head = Text(f"{group.severity:<8}  ", style=_STYLES.get(group.severity, ""))
+    if any(map(report.has_as_new, group.findings)):
+        since = "new"
+    else:
+        since = f"since {min(one.first_seen for one in group.findings):%Y-%m-%d}"
+    head.append(f"{group.rule}  {_in_words(group, texts)}  ({since})", style="default")
+    console.print(head, soft_wrap=True)
+    for consequence in group.consequences:
+        _print_line(console, f"  and so {consequence.rule}: {_in_words(consequence, texts)}")
+    if group.severity is Severity.UNKNOWN:
+        return
+    for line in group.fix[:_MAX_LINES]:
+        _print_line(console, f"    {line}")
+    if len(group.fix) > _MAX_LINES:
+        _print_line(console, f"    # and {len(group.fix) - _MAX_LINES} more lines")
+
+
+def _in_words(group: FindingGroup, texts: Mapping[str, RuleText]) -> str:
+    """Return the sentence of the only finding, else what the rule is about, and the subjects."""
+    if len(group.findings) == 1:
+        finding = group.findings[0].finding
+        is_said = finding.subject in finding.summary or finding.subject in _OF_THE_WHOLE
+        return finding.summary if is_said else f"{finding.subject}: {finding.summary}"
+    return f"{texts[group.rule].title}, {group.subjects_in_words}"
+
+
+def _print_line(console: Console, line: str) -> None:
+    console.print(line, markup=False, soft_wrap=True)

@@ -117,7 +117,8 @@ class Finding:
     """What one rule found about one subject.
 
     `causes` say why a rule could not run: subjects of the rule `not-answered`, which names them
-    once for all rules of a stored audit.
+    once for all rules of a stored audit. In a stored audit they are subjects of the open findings
+    of CAUSE_RULES that explain this one: "broker 2" of a topic that lacks broker 2.
     """
 
     rule: str
@@ -171,30 +172,37 @@ class AuditReport:
         return tuple(reported for reported in self.findings if reported.waived_by is None)
 
     @property
+    def unexplained(self) -> tuple[ReportedFinding, ...]:
+        """Return the open findings without those that another open finding explains."""
+        return tuple(reported for reported in self.open if not reported.finding.causes)
+
+    @property
     def waived(self) -> tuple[ReportedFinding, ...]:
         return tuple(reported for reported in self.findings if reported.waived_by is not None)
 
     @property
     def new(self) -> tuple[ReportedFinding, ...]:
-        """Return what nobody waived and the previous audit did not find; () where there is none."""
-        return tuple(reported for reported in self.open if self.has_as_new(reported))
+        """Return what nobody waived, no other finding explains, and the previous audit did not
+        find; () where there is no previous one.
+        """
+        return tuple(reported for reported in self.unexplained if self.has_as_new(reported))
 
     def has_as_new(self, reported: ReportedFinding) -> bool:
         return reported.is_new and self.previous_at is not None
 
     @property
     def open_counts(self) -> Counter[Severity]:
-        """Return the numbers of findings that nobody waived, by severity."""
-        return Counter(reported.finding.severity for reported in self.open)
+        """Return the numbers of findings that nobody waived, by severity; a cause counts once."""
+        return Counter(reported.finding.severity for reported in self.unexplained)
 
     def open_at(self, severity: Severity) -> tuple[ReportedFinding, ...]:
-        """Return what nobody waived and is as bad as `severity`, or worse.
+        """Return what nobody waived and is as bad as `severity`, or worse; a cause counts once.
 
         Of `unknown`, which is neither good nor bad, it is what is unknown alone.
         """
         if severity is Severity.UNKNOWN:
             return tuple(one for one in self.open if one.finding.severity is severity)
-        return tuple(one for one in self.open if one.finding.severity.rank >= severity.rank)
+        return tuple(one for one in self.unexplained if one.finding.severity.rank >= severity.rank)
 
     @property
     def unknown_in_words(self) -> str:
@@ -242,6 +250,9 @@ class AuditPoint:
 
 FORMAT: Final = "counterpoise-audit/1"
 
+# Findings that explain others: an outage is one of them and its consequences, in this order.
+CAUSE_RULES: Final = ("broker-fenced", "log-dir-offline")
+
 # The fields whose key in the document is not their name.
 _KEYS: Final[Mapping[str, str]] = {
     "audited_at": "at",
@@ -257,7 +268,6 @@ def to_json(report: AuditReport) -> str:
     # A finding and its history are one object in the document.
     document["findings"] = [row.pop("finding") | row for row in document["findings"]]
     for row in (*document["findings"], *document["gone"]):
-        del row["causes"]  # `unknown` tells them
         if row["plan"]:
             row["plan"] = {key: value for key, value in row["plan"].items() if value}
     open_counts = report.open_counts
@@ -276,7 +286,11 @@ def point_from_json(text: str, *, where: str) -> AuditPoint:
         document: dict[str, Any] = json.loads(text)
         if document["format"] != FORMAT:
             raise ValueError(f"its format is {document['format']!r}, not {FORMAT!r}")
-        open_rows = [row for row in document["findings"] if row["waived_by"] is None]
+        open_rows = [
+            row
+            for row in document["findings"]
+            if row["waived_by"] is None and not row.get("causes")
+        ]
         is_first = document["previous_at"] is None
         return AuditPoint(
             audited_at=datetime.fromisoformat(document["at"]),

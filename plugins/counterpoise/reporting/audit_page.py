@@ -30,6 +30,7 @@ from counterpoise.model.finding import (
     WantedPlan,
     to_json,
 )
+from counterpoise.model.finding_groups import FindingGroup, groups_of
 from counterpoise.model.load import Trace
 from counterpoise.model.request import CLUSTER_FIELD, CLUSTER_TITLE, FORM_TITLES
 from counterpoise.model.safe_text import for_json
@@ -71,12 +72,14 @@ class PlanLink:
 
 @dataclass(frozen=True, slots=True)
 class RuleCard:
-    """The findings of one rule that have the same severity."""
+    """The findings of one rule that have the same severity, and the cards of what they explain."""
 
     rule: str
     severity: Severity
     text: RuleText
     findings: tuple[ReportedFinding, ...]
+    subjects: str  # in words
+    consequences: tuple["RuleCard", ...]
 
     @property
     def anchor(self) -> str:
@@ -136,7 +139,7 @@ def audit_sections(
         "report": report,
         "waive": waive,
         "make_plan": make_plan,
-        "cards": _cards(report, texts),
+        "cards": [_card(group, texts) for group in groups_of(report)],
         "areas": _areas(report, texts),
         "severities": [(IN_WORDS[severity], _COLOURS[severity]) for severity in SEVERITIES],
         "words": IN_WORDS,
@@ -172,16 +175,15 @@ def audit_json(report: AuditReport, texts: Mapping[str, RuleText]) -> str:
 # -- cards
 
 
-def _cards(report: AuditReport, texts: Mapping[str, RuleText]) -> list[RuleCard]:
-    """Return a card for each severity and rule, in the order of the findings: the worst first."""
-    groups: dict[tuple[Severity, str], list[ReportedFinding]] = {}
-    for reported in report.open:
-        key = (reported.finding.severity, reported.finding.rule)
-        groups.setdefault(key, []).append(reported)
-    return [
-        RuleCard(rule_id, severity, texts.get(rule_id, _NO_TEXT), tuple(group))
-        for (severity, rule_id), group in groups.items()
-    ]
+def _card(group: FindingGroup, texts: Mapping[str, RuleText]) -> RuleCard:
+    return RuleCard(
+        rule=group.rule,
+        severity=group.severity,
+        text=texts.get(group.rule, _NO_TEXT),
+        findings=group.findings,
+        subjects=group.subjects_in_words,
+        consequences=tuple(_card(consequence, texts) for consequence in group.consequences),
+    )
 
 
 def _plan_link(cluster: str, cluster_words: tuple[str, ...], plan: WantedPlan) -> PlanLink:
@@ -216,7 +218,7 @@ def _to_type(value: object) -> str:
 def _areas(report: AuditReport, texts: Mapping[str, RuleText]) -> list[tuple[str, int, Markup]]:
     """Return each area, its number of findings, and a bar of them; the worst area first."""
     counts_by_area: dict[str, Counter[Severity]] = {}
-    for reported in report.open:
+    for reported in report.unexplained:
         area = texts.get(reported.finding.rule, _NO_TEXT).area
         counts_by_area.setdefault(area, Counter())[reported.finding.severity] += 1
     largest = max((counts.total() for counts in counts_by_area.values()), default=1)

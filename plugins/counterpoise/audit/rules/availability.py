@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from counterpoise.audit.commands import LOOK, describe_topic, kafka, unregister
 from counterpoise.audit.facts import PARTITION_ROW, AuditFacts, PartitionColumns, read_partitions
+from counterpoise.audit.outage import causes_among, causes_of
 from counterpoise.audit.rule import (
     MAX_EVIDENCE_ROWS,
     CheckResult,
@@ -80,6 +81,7 @@ def partitions_offline(facts: AuditFacts) -> Iterator[CheckResult]:
                 LOOK,
                 describe_topic(topic, "--unavailable-partitions"),
             ),
+            causes=causes_of(facts, rows),
         )
 
 
@@ -120,6 +122,7 @@ def partitions_under_replicated(facts: AuditFacts) -> Iterator[CheckResult]:
             _topic_partition_table(partitions, rows),
             fix=(LOOK, kafka(*_DESCRIBE, "--under-replicated-partitions")),
             plan=None if is_live else WantedPlan(Goal.REPAIR),
+            causes=causes_among(facts, [broker_id]),
         )
 
 
@@ -147,6 +150,7 @@ def partitions_under_min_isr(facts: AuditFacts) -> Iterator[CheckResult]:
             "in-sync replicas: producers with acks=all are refused",
             evidence(PARTITION_ROW, map(partitions.row, rows), len(rows)),
             fix=(LOOK, describe_topic(topic, "--under-min-isr-partitions")),
+            causes=causes_of(facts, rows),
         )
 
 
@@ -175,6 +179,7 @@ def partitions_at_min_isr(facts: AuditFacts) -> Iterator[CheckResult]:
             "more is out of sync, producers with acks=all are refused",
             _topic_partition_table(partitions, rows),
             fix=(LOOK, kafka(*_DESCRIBE, "--at-min-isr-partitions")),
+            causes=causes_of(facts, rows),
         )
 
 

@@ -11,10 +11,12 @@ Limits: racks are known of controllers that are brokers as well, and of those th
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from counterpoise.audit.commands import LOOK
 from counterpoise.audit.facts import AuditFacts
+from counterpoise.audit.outage import causes_among
 from counterpoise.audit.rule import CheckResult, evidence, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.finding import Evidence
@@ -177,7 +179,8 @@ def quorum_voter_lags(facts: AuditFacts, *, seconds: int) -> Iterator[CheckResul
         return
     for voter in quorum.voters:
         if is_behind(voter, quorum, seconds):
-            yield _lag(subjects.controller(voter.node_id), voter, quorum)
+            result = _lag(subjects.controller(voter.node_id), voter, quorum)
+            yield replace(result, causes=causes_among(facts, [voter.node_id]))
 
 
 @rule(
@@ -207,6 +210,7 @@ def quorum_no_margin(facts: AuditFacts, *, seconds: int) -> Iterator[CheckResult
             f"(behind: {_ids_of(behind)})",
             _lag_table(quorum),
             fix=(LOOK, _REPLICATION),
+            causes=causes_among(facts, [voter.node_id for voter in behind]),
         )
 
 

@@ -12,12 +12,14 @@ acks=all.
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
 
 from counterpoise.audit.commands import LOOK, add_config, delete_config, describe_topic
 from counterpoise.audit.facts import NOT_KNOWN, AuditFacts
+from counterpoise.audit.outage import causes_among
 from counterpoise.audit.rule import (
     CheckResult,
     Need,
@@ -462,9 +464,10 @@ def auto_create_topics(facts: AuditFacts) -> Iterator[CheckResult]:
     needs={InspectionItem.ELIGIBLE_LEADERS},
 )
 def eligible_leaders(facts: AuditFacts) -> Iterator[CheckResult]:
+    eligible = facts.inspection.eligible_leaders or {}
     rows = [
         (key.topic, key.partition, join_ids(broker_ids))
-        for key, broker_ids in sorted((facts.inspection.eligible_leaders or {}).items())
+        for key, broker_ids in sorted(eligible.items())
     ]
     if rows:
         topics = sorted({topic for topic, _, _ in rows})
@@ -476,6 +479,7 @@ def eligible_leaders(facts: AuditFacts) -> Iterator[CheckResult]:
             "record (ELR)",
             evidence(("topic", "partition", "eligible leader replicas"), rows),
             fix=(LOOK, *map(describe_topic, topics[:_TOPICS_DESCRIBED])),
+            causes=causes_among(facts, set(chain.from_iterable(eligible.values()))),
         )
 
 
