@@ -6,6 +6,7 @@
 What is larger than its limit is refused with one message, also where it is so unpacked.
 """
 
+import codecs
 import gzip
 import zlib
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from counterpoise.errors import InputError
 from counterpoise.units import format_bytes
 
 _BLOCK_BYTES: Final = 1 << 20
+_MARK: Final = "\ufeff"  # which some editors put before a text
+_GZIP: Final = b"\x1f\x8b"  # how each gzipped file begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +45,32 @@ ONE_LINE: Final = SizeLimit(4 * 10**6)  # a URL, a token
 
 
 def read_input(path: Path, what: str, limit: SizeLimit, *, unpack: bool = False) -> bytearray:
-    """Return what a file holds; `unpack` takes gzip out of one whose name ends in .gz.
+    """Return what a file holds; `unpack` takes gzip out of it, whatever its name.
 
     Raises InputError with `what` and the path, never with what is in the file.
     """
     where = f"{what} {path}".strip()
     try:
-        return _read(path, where, limit, is_packed=unpack and path.suffix == ".gz")
+        return _read(path, where, limit, unpack=unpack)
     except (OSError, EOFError, zlib.error, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{where}: cannot be read ({reason})") from None
 
 
 def read_input_text(path: Path, what: str, limit: SizeLimit, *, unpack: bool = False) -> str:
-    """Return the text in a file, as `read_input` does. Raises InputError."""
+    """Return the text in a file, as `read_input` does. Raises InputError.
+
+    The marks that editors and PowerShell put before a text say that it is UTF-16, or UTF-8.
+    """
     data = read_input(path, what, limit, unpack=unpack)
+    is_utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    encoding = "UTF-16" if is_utf_16 else "UTF-8"
     try:
-        return data.decode()
+        return data.decode(encoding).removeprefix(_MARK)
     except UnicodeDecodeError as error:
         where = f"{what} {path}".strip()
         raise InputError(
-            f"{where}: cannot be read (it is no text in UTF-8: {error.reason} at byte "
+            f"{where}: cannot be read (it is no text in {encoding}: {error.reason} at byte "
             f"{error.start})"
         ) from None
 
@@ -79,10 +87,12 @@ def file_complaint(path: Path) -> str | None:
     return CERTIFICATES.complaint if CERTIFICATES.is_exceeded_by(size_bytes) else None
 
 
-def _read(path: Path, where: str, limit: SizeLimit, *, is_packed: bool) -> bytearray:
+def _read(path: Path, where: str, limit: SizeLimit, *, unpack: bool) -> bytearray:
     data = bytearray()
-    with gzip.open(path) if is_packed else path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
+    with path.open("rb") as file:
+        is_packed = unpack and (path.suffix == ".gz" or file.peek(len(_GZIP)).startswith(_GZIP))
+        content = gzip.GzipFile(fileobj=file) if is_packed else file
+        while block := content.read(_BLOCK_BYTES):
             data += block
             if limit.is_exceeded_by(len(data)):
                 raise InputError(f"{where}: {limit.complaint}, and was not read")

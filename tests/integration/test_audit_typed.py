@@ -34,7 +34,7 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
 
 
 def printed_commands(out: str) -> list[str]:
-    return [line.partition(": ")[2] for line in out.splitlines() if "counterpoise plan" in line]
+    return [line.strip() for line in out.splitlines() if "counterpoise plan" in line]
 
 
 def test_one_line_for_all_topics_works_where_it_was_printed(
@@ -46,3 +46,24 @@ def test_one_line_for_all_topics_works_where_it_was_printed(
     operator.paste([command])
     plan = json.loads((tmp_path / "operator/replication-factor-3.json").read_text())
     assert {move["topic"] for move in plan["moves"]} == {topic.name for topic in TOPICS}
+
+
+def test_what_kafkas_tool_generates_is_imported_as_it_was_printed(
+    kafka: LocalKafka, shell: CommandLine, tmp_path: Path
+) -> None:
+    operator = Operator(kafka, tmp_path / "operator")
+    wanted = json.dumps({"topics": [{"topic": "events-0"}], "version": 1})
+    printed = operator.paste(
+        [
+            f"echo '{wanted}' > topics.json",
+            'kafka-reassign-partitions.sh --bootstrap-server "$BOOTSTRAP" --generate '
+            "--topics-to-move-json-file topics.json --broker-list 2,3",
+        ]
+    )
+    (tmp_path / "generated.txt").write_text(printed)
+    imported = tmp_path / "imported.json"
+    words = ("--bootstrap", kafka.bootstrap_string, "--out", imported)
+    typed = shell.type("import", tmp_path / "generated.txt", *words)
+    assert typed.code == 0, typed.err
+    moves = json.loads(imported.read_text())["moves"]
+    assert {broker for move in moves for broker in move["replicas_after"]} <= {2, 3}

@@ -1,7 +1,9 @@
 """Commands that need no cluster, and one clear message for all that a person can get wrong."""
 
+import gzip
 import io
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,6 +147,37 @@ def test_export_import_and_undo_go_round(shell: CommandLine) -> None:
     assert shell.type("import", back, "--state", state, "--out", imported).code == 1, (
         "the undo changes nothing here"
     )
+
+
+GENERATED = """\
+Current partition replica assignment
+{{"version":1,"partitions":[]}}
+
+Proposed partition reassignment configuration
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    "as_found",
+    [
+        lambda text: GENERATED.format(text).encode(),
+        lambda text: b"\xef\xbb\xbf" + text.encode(),
+        lambda text: text.encode("utf-16"),
+        lambda text: gzip.compress(text.encode()),
+    ],
+    ids=["the output of --generate", "with a mark", "of PowerShell", "gzipped by another name"],
+)
+def test_a_reassignment_is_imported_as_it_was_found(
+    shell: CommandLine, as_found: Callable[[str], bytes]
+) -> None:
+    reassignment, imported = shell.folder / "found.json", shell.folder / "imported.json"
+    assert shell.type("export", plan(shell), "--out", reassignment).code == 0
+    reassignment.write_bytes(as_found(reassignment.read_text()))
+    words = ("--state", shell.folder / "state.json", "--out", imported)
+    typed = shell.type("import", reassignment, *words)
+    assert typed.code == 0, typed.err
+    assert json.loads(imported.read_text())["moves"]
 
 
 def test_nobody_answers_is_exit_code_3_with_each_address_and_its_reason(shell: CommandLine) -> None:

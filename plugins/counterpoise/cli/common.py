@@ -251,7 +251,7 @@ def installation_for_run(arguments: argparse.Namespace) -> tuple[Installation, R
 
 
 def read_text(path: Path, what: str) -> str:
-    """Read a text file, gzipped when its name ends in .gz. Raises InputError."""
+    """Read a text file, which may be gzipped. Raises InputError."""
     return read_input_text(path, what, DOCUMENTS, unpack=True)
 
 

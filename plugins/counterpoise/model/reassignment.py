@@ -3,18 +3,25 @@
     from_reassignment_json('{"version": 1, "partitions": [{"topic": "orders", "partition": 0, ...')
     # {TopicPartition("orders", 0): (4, 2, 3)}
 
-Limits: only version 1 is known; keys that we do not need, such as log_dirs, are ignored.
+The whole output of its `--generate` is read, too: what it proposes.
+
+Limits: only version 1 is known, and no moves between the log dirs of a broker.
 """
 
 import json
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from counterpoise.errors import InputError, list_complaints
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.json_values import Id, JsonValueError, read_json
 from counterpoise.model.kafka import Reassignment
 from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.words import join_names
+
+_PROPOSED: Final = "Proposed partition reassignment configuration"  # of `--generate`
+_ANY_LOG_DIR: Final = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +29,7 @@ class _Target:
     topic: str
     partition: Id
     replicas: tuple[Id, ...]
+    log_dirs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +60,11 @@ def from_reassignment_json(
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """Return the target replicas by partition.
 
-    Raises InputError for anything Kafka's tool would not read, all at once.
+    Raises InputError for anything Kafka's tool would not read, and for log dirs, all at once.
     """
+    _, is_generated, proposed = text.partition(_PROPOSED)
     try:
-        reassignment = read_json(_Reassignment, text)
+        reassignment = read_json(_Reassignment, proposed if is_generated else text)
     except JsonValueError as error:
         what = f"{where}: not what kafka-reassign-partitions reads"
         raise InputError(list_complaints(what, error.complaints)) from None
@@ -72,6 +81,11 @@ def from_reassignment_json(
             complaints.append(f"{place} has no replicas")
         if len(set(target.replicas)) != len(target.replicas):
             complaints.append(f"{place}: a broker is listed twice in {list(target.replicas)}")
+        if named := sorted({*target.log_dirs} - {_ANY_LOG_DIR}):
+            complaints.append(
+                f"{place}: log_dirs names {join_names(named)}; moves between log dirs are not "
+                'done here: take log_dirs out, or write "any"'
+            )
         targets[partition] = target.replicas
     if complaints:
         raise InputError(list_complaints(where, complaints))

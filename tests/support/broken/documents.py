@@ -278,7 +278,9 @@ def reassignments() -> Iterator[Broken]:
         ("a hostile topic", row(topic=HOSTILE), "does not exist"),
         ("a topic of 10,000 characters", row(topic="t" * 10_000), "does not exist"),
         ("another number of replicas", row(replicas=[1, 2]), "their number would change"),
-        ("not UTF-8", b"\xff\xfe", "cannot be read"),
+        ("not UTF-8", b"\xc3\x28", "cannot be read"),
+        ("half a character in UTF-16", b"\xff\xfe{", "cannot be read"),
+        ("with log dirs", row(log_dirs=["any", "/data-2", "any"]), "orders-0: log_dirs names"),
     ):
         words = ("import", "r.json", "--state", "state.json", "--out", "plan.json")
         yield Broken(f"reassignment {id_}", words, (said,), {"r.json": content, "state.json": TEXT})
