@@ -195,11 +195,16 @@ def test_what_cannot_be_used_is_told_and_nothing_is_done(
         wrong = client.request(method, path, headers=BEARER)
         assert wrong.status_code == 405
         assert wrong.json()["detail"] == "This address takes POST alone, and nothing was changed."
+    wrong = client.post(f"{path}/", json={"reason": "month end"} | act.body, headers=BEARER)
+    assert wrong.status_code == 404 and wrong.json()["detail"].startswith("There is nothing")
+    content = '{"reason": "month end", "reason": "no"}'
+    wrong = client.post(path, content=content, headers=BEARER)
+    assert wrong.status_code == 422 and "reason: this key is there twice" in wrong.json()["detail"]
     for content in ("", "{", "[]", '"x"', "null"):
         wrong = client.post(path, content=content, headers=BEARER)
         assert wrong.status_code == 422 and "has to be a JSON object" in wrong.json()["detail"]
     for more, words in (
-        ({"reason": 7}, "reason: has to be a text"),
+        *(({"reason": it}, "reason: has to be a text") for it in (7, 0, False, [], {}, ["a\0b"])),
         ({"reason": "a\0b"}, "reason: there is a character"),
         ({"force": "yes"}, "force"),
     ):
@@ -210,6 +215,23 @@ def test_what_cannot_be_used_is_told_and_nothing_is_done(
     assert wrong.status_code == page.status_code == 422
     assert wrong.json()["detail"][1:] in unescape(page.text)
     assert written(made) == before and not started
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"topics": True}, {"topics": [None]}, {"topics": ["a\0b"]}, {"excluded_topics": ["a", 7]}],
+    ids=str,
+)
+def test_a_plan_of_topics_that_are_no_texts_is_not_started(
+    moving: SimulatedRun,  # noqa: F811
+    oscar: tuple[TestClient, Started],
+    more: dict[str, Any],
+) -> None:
+    client, started = oscar
+    (plan,) = (act for act in ACTS if act.path.endswith("/plan"))
+    wrong = do(client, plan, moving, **more)
+    assert wrong.status_code == 422 and "write names or patterns" in wrong.json()["detail"]
+    assert not started
 
 
 @every_act

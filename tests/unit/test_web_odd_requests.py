@@ -53,6 +53,7 @@ def check_sentence(text: str) -> None:
         "/clusters/",
         "/runs/",
         "/clusters/demo/no",
+        "/clusters/demo/",
         "/runs/%00",
         "/ledger?run=%00",
         "/ledger?person=%00",

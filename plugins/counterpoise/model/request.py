@@ -280,7 +280,10 @@ def read_broker_ids(value: object, where: str) -> tuple[int, ...]:
 
 
 def _patterns(value: object, where: str) -> tuple[str, ...]:
-    return tuple(read_pattern(str(part).strip(), where) for part in _parts(value))
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise InputError(f"{where} {value!r}: write names or patterns of topics, like orders,pay-*")
+    return tuple(read_pattern(part.strip(), where) for part in parts)
 
 
 def _parts(value: object) -> list[object]:

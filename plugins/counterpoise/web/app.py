@@ -65,7 +65,10 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     `open_installation` returns a context manager over an Installation.
     """
     app = FastAPI(
-        title="Counterpoise", openapi_url=None, dependencies=[Depends(get_user), Depends(may_read)]
+        title="Counterpoise",
+        openapi_url=None,
+        dependencies=[Depends(get_user), Depends(may_read)],
+        redirect_slashes=False,  # a program that sends something would not follow
     )
     app.middleware("http")(safe_response)
     app.router.add_route(HOME_SCRIPT, home_script)

@@ -51,7 +51,9 @@ class Sent:
 
     def text(self, name: str) -> str:
         """Return one text; "" where there is none. Raises InputError."""
-        value = self.values.get(name) or ""
+        value = self.values.get(name)
+        if value is None:
+            return ""
         if not isinstance(value, str):
             raise InputError(f"{name}: has to be a text")
         return value
@@ -63,12 +65,24 @@ async def sent_values(request: Request) -> Sent:
         async with request.form() as form:
             return Sent(dict(form), is_json=False)
     try:
-        body: object = json.loads(await request.body())
+        body: object = json.loads(await request.body(), object_pairs_hook=_with_each_key_once)
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
         raise InputError('the body has to be a JSON object, like {"reason": "month end"}')
     return Sent(body, is_json=True)
+
+
+def _with_each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object. Raises InputError for a key that it has twice: nobody knows which of
+    the two values was meant.
+    """
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise InputError(f"{twice}: this key is there twice; send it once")
+    return values
 
 
 SentValues = Annotated[Sent, Depends(sent_values)]
