@@ -14,6 +14,7 @@ import pytest
 
 from dev import local_kafka
 from dev.local_kafka import (
+    KAFKA_VERSION,
     BrokerSpec,
     Listener,
     LocalKafka,
@@ -48,6 +49,7 @@ class Healthy:
     properties: Mapping[str, str]
     topics: Sequence[TopicSpec]
     waivers: Sequence[str] = field(default=())
+    version: str = KAFKA_VERSION  # 3.9 runs with ZooKeeper
 
 
 IN_TURN: Final = [(1, 2, 3), (2, 3, 1), (3, 1, 2)]
@@ -64,11 +66,34 @@ UNEVEN: Final = [
 ]
 
 
-def three_and_a_scratch_topic() -> Healthy:
+NO_RACKS: Final = tuple(BrokerSpec(number, None) for number in (1, 2, 3))
+# What another balancer keeps, with two replicas as it makes them.
+SAMPLES: Final = TopicSpec("__KafkaCruiseControlPartitionMetricSamples", [(1, 2), (2, 3), (3, 1)])
+
+
+def dedicated_controllers_without_racks() -> Healthy:
+    """Three controllers and three brokers; brokers do not know the configs of controllers."""
+    controllers = [BrokerSpec(number, None, is_only_controller=True) for number in (101, 102, 103)]
+    return Healthy((*controllers, *NO_RACKS), careful(3, 2), (TopicSpec("orders.v1", IN_TURN),))
+
+
+def two_log_dirs_and_a_balancer() -> Healthy:
+    """Brokers that are controllers, too, in three racks; a scratch topic that is waived."""
+    brokers = [BrokerSpec(number, rack, log_dirs=2) for number, rack in enumerate("abc", 1)]
     scratch = TopicSpec("scratch", [(1, 2), (2, 3), (3, 1)], configs={MIN_ISR: "1"})
     waiver = "{rule: replication-factor-low, reason: made anew, subjects: [topic scratch]}"
-    topics = (TopicSpec("orders.v1", IN_TURN), scratch)
-    return Healthy(brokers_in_racks("a", "b", "c"), careful(3, 2), topics, (waiver,))
+    topics = (TopicSpec("orders.v1", IN_TURN), scratch, SAMPLES)
+    return Healthy(brokers, careful(3, 2), topics, (waiver,))
+
+
+def combined_without_racks() -> Healthy:
+    return Healthy(NO_RACKS, careful(3, 2), (TopicSpec("orders", IN_TURN),))
+
+
+def hosted_with_zookeeper() -> Healthy:
+    """Kafka 3.9, with the defaults of a hosted service."""
+    topics = (TopicSpec("orders", IN_TURN),)
+    return Healthy(brokers_in_racks("a", "b", "c"), careful(3, 2), topics, version="3.9.2")
 
 
 def two_on_purpose() -> Healthy:
@@ -89,22 +114,20 @@ def racks_that_differ() -> Healthy:
 
 def one_rack() -> Healthy:
     """Brokers that fail together, and their team says so; a single way in."""
+    waiver = "{rule: quorum-one-rack, reason: one room, subjects: [quorum]}"
     topics = (TopicSpec("orders", IN_TURN),)
-    return Healthy(brokers_in_racks("a", "a", "a"), careful(3, 2), topics, (ONE_RACK,))
+    return Healthy(brokers_in_racks("a", "a", "a"), careful(3, 2), topics, (waiver,))
 
 
-def dedicated_controller() -> Healthy:
-    """One controller without a broker; brokers do not know its configs."""
-    controller = BrokerSpec(101, "a", is_only_controller=True)
-    waiver = "{rule: quorum-size, reason: one controller in this room, subjects: [quorum]}"
-    brokers = (controller, *brokers_in_racks("a", "b", "c"))
-    return Healthy(brokers, careful(3, 2), (TopicSpec("orders", IN_TURN),), (waiver,))
-
-
-ONE_RACK: Final = "{rule: quorum-one-rack, reason: one room, subjects: [quorum]}"
-EVERY_COMMIT: Final = (three_and_a_scratch_topic, dedicated_controller)
+EVERY_COMMIT: Final = (dedicated_controllers_without_racks, two_log_dirs_and_a_balancer)
 # `tests/support/audit_zoo.py` has clusters like these in memory.
-NIGHTLY: Final = (two_on_purpose, racks_that_differ, one_rack)
+NIGHTLY: Final = (
+    combined_without_racks,
+    hosted_with_zookeeper,
+    two_on_purpose,
+    racks_that_differ,
+    one_rack,
+)
 CLUSTERS: Final = (
     *EVERY_COMMIT,
     *(pytest.param(make, marks=pytest.mark.nightly) for make in NIGHTLY),
@@ -114,7 +137,13 @@ CLUSTERS: Final = (
 @pytest.fixture(params=CLUSTERS, ids=lambda make: make.__name__)
 def running(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[LocalKafka, Healthy]]:
     healthy: Healthy = request.param()
-    with local_kafka.running(tmp_path / "kafka", healthy.brokers, healthy.properties) as kafka:
+    with local_kafka.running(
+        tmp_path / "kafka",
+        healthy.brokers,
+        healthy.properties,
+        version=healthy.version,
+        with_zookeeper=healthy.version != KAFKA_VERSION,
+    ) as kafka:
         create_topics(kafka.bootstrap_string, healthy.topics)
         yield kafka, healthy
 

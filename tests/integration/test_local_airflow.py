@@ -2,7 +2,6 @@
 
 import os
 import stat
-import subprocess
 from pathlib import Path
 
 import httpx
@@ -11,9 +10,6 @@ import pytest
 from dev.local_airflow import AirflowApi, LocalAirflow
 from dev.local_airflow.api import AirflowApiError
 from dev.local_processes import ChildFailedError, wait_until
-from tests.support.audit_lines import SILENT
-from tests.support.audits import findings_of
-from tests.support.rule_pairs import PAIRS
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 SECONDS = 300.0
@@ -53,7 +49,6 @@ def test_a_local_airflow_from_start_to_end(tmp_path: Path) -> None:
         assert stat.S_IMODE(airflow.home.passwords_file.stat().st_mode) == 0o600
         check_a_run(airflow)
         check_who_may_do_what(airflow)
-        check_what_the_audit_proposes(airflow)
         check_a_death_is_told(airflow)
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
 
@@ -80,23 +75,6 @@ def check_who_may_do_what(airflow: LocalAirflow) -> None:
         url = f"{airflow.base_url}/counterpoise/{page}"
         answer = httpx.get(url, timeout=SECONDS, trust_env=False)
         assert answer.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.NOT_FOUND), page
-
-
-def check_what_the_audit_proposes(airflow: LocalAirflow) -> None:
-    """The line for snapshots that no Dag run takes, pasted as it stands."""
-    (finding,) = findings_of(SILENT, PAIRS[SILENT][0]())
-    _, line = finding.fix
-    shown = subprocess.run(
-        ["bash", "-c", line],
-        env=dict(airflow.variables),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert shown.returncode == 0, shown.stderr
-    rows = [line.split("|") for line in shown.stdout.splitlines() if line.startswith("kafka_snap")]
-    assert [[cell.strip() for cell in row] for row in rows] == [["kafka_snapshot", "True"]]
 
 
 def check_a_death_is_told(airflow: LocalAirflow) -> None:

@@ -206,18 +206,8 @@ def _value(
         if key in level:
             value = level[key]
             shown = _without_spaces(value) if key in LIST_KEYS else value
-            return ConfigValue(shown, source, _hidden_static(levels, key, source))
+            return ConfigValue(shown, source)
     return None
-
-
-def _hidden_static(
-    levels: Sequence[tuple[Mapping[str, str], ConfigSource]], key: str, source: ConfigSource
-) -> str | None:
-    is_of_broker = any(of_level is ConfigSource.DYNAMIC_BROKER for _, of_level in levels)
-    if not is_of_broker or source is ConfigSource.STATIC_BROKER:
-        return None
-    static = {of_level: level.get(key) for level, of_level in levels}
-    return static[ConfigSource.STATIC_BROKER]
 
 
 def _count_records(

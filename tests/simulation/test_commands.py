@@ -263,6 +263,16 @@ def test_what_the_operator_may_not_do_is_learnt_before_the_yes(
     assert shell.type("approve", path, *YES, "--no-preflight").code == 0
 
 
+def test_another_balancer_is_named_before_the_yes(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    path = planned(shell)
+    kafka.create_topic("__CruiseControlMetrics", [(1, 2)])
+    typed = shell.type("preflight", path)
+    assert typed.code == 0
+    assert "Cruise Control has topics here (__CruiseControlMetrics)" in " ".join(typed.out.split())
+
+
 def test_topics_outside_the_plan_that_may_not_be_read_are_named_before_the_yes(
     shell: CommandLine, kafka: SimulatedCluster
 ) -> None:

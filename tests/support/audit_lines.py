@@ -17,7 +17,6 @@ IN_FILES: Final = (
     "internal-replication-factor",
     "replication-factor-above-brokers",
     "static-configs-differ",
-    "throttle-rate-without-effect",
 )
 BY_COMMANDS: Final = (
     "broker-fenced",
@@ -35,18 +34,14 @@ BY_COMMANDS: Final = (
 FEATURES: Final = "features-below-possible"
 HOT_TOPIC: Final = "hot-topic-few-partitions"
 STALLED: Final = "reassignment-stalled"
-SILENT: Final = "snapshots-silent"
-ONE_BY_ONE: Final = (FEATURES, HOT_TOPIC, STALLED, SILENT)  # each has a test of its own
+ONE_BY_ONE: Final = (FEATURES, HOT_TOPIC, STALLED)  # each has a test of its own
 
 # Lines for the configuration of clients, of which ours is one.
 FOR_CLIENTS: Final = ("bootstrap-few-addresses", "bootstrap-dead-address")
 
 # Lines that only show something, and what their output has to contain, as a pattern.
 SHOWN: Final = {
-    "confluent-balancer": r"Topic: _confluent-command\s",
-    "cruise-control": r"Topic: __CruiseControlMetrics\s",
     "eligible-leaders": r"Topic: strict\s.*\n?.*Elr: \d",
-    "group-idle-members": r"GROUP\s+CONSUMER-ID[^\n]*\n(?:billing\s[^\n]*\n){2}",
     "partitions-at-min-isr": r"Topic: orders\s+Partition: 0\s",
     "partitions-offline": r"Topic: single\s+Partition: 0\s+Leader: none",
     "partitions-under-min-isr": r"Topic: strict\s+Partition: 0\s",
@@ -54,7 +49,6 @@ SHOWN: Final = {
     "quorum-no-margin": r"NodeId\s.*LastCaughtUpTimestamp\s(?:.*\n)*3\s",
     "quorum-size": r"CurrentVoters:.*1.*2.*3",
     "quorum-voter-lags": r"NodeId\s.*LastCaughtUpTimestamp\s(?:.*\n)*3\s",
-    "strimzi": r"Topic: __strimzi_store_topic\s",
 }
 # The same for rules that do not fire in a sandbox, with the reason: their lines are those of a
 # simulated cluster whose brokers and topics have the same names.
@@ -76,7 +70,6 @@ SHOWN_ANYHOW: Final = {
         r"^\s*$",  # nothing is under-replicated
         "takes a replica that lags through three snapshots on a broker that is live",
     ),
-    "snapshots-set-aside": (r"cluster demo \(", "takes a cluster that contradicts itself"),
 }
 
 # The line is the command of a plan.
@@ -109,8 +102,6 @@ NOT_EXECUTED: Final = {
     "controllers-combined": _DECISION,
     "disk-full-soon": _PLACE,
     "disk-nearly-full": _PLACE,
-    "listener-names-differ": _PLACE,
-    "listener-not-in-map": _PLACE,
     "listener-security-differs": _PLACE,
     "log-dir-offline": _DECISION,
     "not-answered": _DECISION,
@@ -123,7 +114,6 @@ NOT_EXECUTED: Final = {
     "retention-cannot-fit": _PLACE,
     "retention-without-end": _PLACE,
     "rights-refused": _PLACE,
-    "topic-fewer-partitions-than-brokers": _DECISION,
     "topics-over-provisioned": _DECISION,
     "waiver-expired": _DECISION,
 }

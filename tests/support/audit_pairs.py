@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from counterpoise.audit.facts import AuditFacts, QuarantinedSnapshot
+from counterpoise.audit.facts import AuditFacts
 from counterpoise.errors import ClusterError
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import (
@@ -19,7 +19,7 @@ from counterpoise.model.connectivity import (
     EndpointCheck,
     MetadataResponse,
 )
-from counterpoise.model.inspection import ConsumerGroup, FeatureLevel
+from counterpoise.model.inspection import FeatureLevel
 from counterpoise.model.kafka import (
     BrokerDescription,
     ConfigResource,
@@ -111,6 +111,14 @@ def configs(of_broker: int | None, **values: str) -> AuditFacts:
     for broker_id in [of_broker] if of_broker else list(cluster.brokers):
         named = {key.replace("_", "."): value for key, value in values.items()}
         cluster.configs.static[broker_id] = {**cluster.configs.static[broker_id], **named}
+    return facts(cluster)
+
+
+def offsets_factor(value: str) -> AuditFacts:
+    """Before the first consumer: there is no internal topic yet."""
+    cluster = healthy("orders-0: 1 2 3")
+    for configs in cluster.configs.static.values():
+        configs["offsets.topic.replication.factor"] = value
     return facts(cluster)
 
 
@@ -272,10 +280,6 @@ def with_value(key: str, value: str) -> AuditFacts:
     return replace(given, inspection=replace(given.inspection, broker_configs=configs))
 
 
-def snapshot_hours_ago(hours: int) -> AuditFacts:
-    return replace(facts(), now=NOW + timedelta(hours=hours))
-
-
 def forecast(days_left: float) -> AuditFacts:
     given = facts()
     size = 10**12
@@ -335,7 +339,6 @@ def without_quorum(fails: bool) -> AuditFacts:
     return facts(cluster, snapshot=snapshot)
 
 
-QUARANTINED = QuarantinedSnapshot("demo-1", NOW, ("replicas: a key twice",), is_loss=False)
 TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 EVEN = ["1 2 3", "2 3 4", "3 4 1", "4 1 2"] * 3
 HEAVIER = ["1 2 3"] * 11 + ["1 2 4"]
@@ -377,18 +380,9 @@ def limit_of_replicas(most: int) -> AuditFacts:
     return facts(healthy(lines(["1 2 3"] * 7)), audit=audit)
 
 
-def with_group(idle: int) -> AuditFacts:
-    group = ConsumerGroup("billing", "Stable", 8, idle, ("orders",))
-    return changed(lambda cluster: cluster.groups.append(group))()
-
-
 def finalized(level: int) -> AuditFacts:
     features = {"metadata.version": FeatureLevel(level, 1, 29)}
     return changed(lambda one: one.features.update(dict.fromkeys(one.brokers, features)))()
-
-
-def quarantined(snapshots: tuple[QuarantinedSnapshot, ...]) -> AuditFacts:
-    return facts(quarantined=snapshots)
 
 
 def retention_bytes(limit: int, retention_ms: int) -> AuditFacts:

@@ -136,7 +136,6 @@ def facts(cluster: SimulatedCluster | None = None, **changes: Any) -> AuditFacts
         snapshot=snapshot,
         policy=policy,
         thresholds=resolve(audit),
-        snapshot_interval=INTERVAL,
         connectivity=connectivity(snapshot),
         inspection=inspect(cluster, snapshot, operator=cluster),
         past=past(snapshot),

@@ -24,7 +24,6 @@ Make = Callable[[], AuditFacts]
 TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 ORDERS_0 = TopicPartition("orders", 0)
 UNCLEAN = "unclean_leader_election_enable"
-CONTROL = "com.linkedin.kafka.cruisecontrol.metricsreporter.CruiseControlMetricsReporter"
 
 
 def each(make: Callable[[Any], AuditFacts], fires: object, near: object) -> tuple[Make, Make]:
@@ -63,10 +62,6 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     "listener-security-differs": config(
         2, "listener_security_protocol_map", "CLIENT:PLAINTEXT", "CLIENT:SSL"
     ),
-    "listener-names-differ": each(on.listeners, "OTHER://broker-2:9092", "CLIENT://broker-2:9092"),
-    "listener-not-in-map": each(
-        on.listeners, "CLIENT://broker-2:9092,NEW://broker-2:9093", "CLIENT://broker-2:9092"
-    ),
     "certificate-expires": each(on.with_certificate, {"days": 29}, {"days": 31}),
     "certificate-other-host": each(on.with_certificate, {"matches": False}, {"matches": True}),
     # controllers
@@ -84,7 +79,7 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     "min-insync-blocks": each(on.picture, "t-0: 1 2", "t-0: 1 2 3"),
     "min-insync-1": config(None, "min_insync_replicas", "1", "2"),
     "default-replication-factor": config(None, "default_replication_factor", "1", "2"),
-    "internal-replication-factor": config(None, "offsets_topic_replication_factor", "1", "2"),
+    "internal-replication-factor": each(on.offsets_factor, "1", "2"),
     "replication-factor-above-brokers": config(None, "default_replication_factor", "4", "3"),
     "auto-create-topics": config(1, "auto_create_topics_enable", "true", "false"),
     "eligible-leaders": each(on.eligible, {ORDERS_0: (2,)}, {}),
@@ -107,7 +102,6 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     "leaders-uneven": each(on.leaders, 8, 4),
     "leaders-not-preferred": one_step(on.elected(2)),
     "topic-leaders-uneven": each(on.leaders, 8, 4),
-    "topic-fewer-partitions-than-brokers": each(on.picture, "t-0: 1 2 3", on.lines(["1 2 3"] * 3)),
     "replicas-uneven": each(on.picture_on_four, on.lines(on.ONE_HEAVY), on.lines(on.EVEN)),
     "bytes-uneven": each(
         on.picture_on_four, on.lines(on.HEAVIER, 9 * on.GB), on.lines(on.EVEN, 9 * on.GB)
@@ -117,15 +111,10 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     "hot-topic-few-partitions": each(on.hot_topic, 30_000_000, 900),
     "partitions-per-broker": each(on.limit_of_replicas, 6, 7),
     "topics-over-provisioned": each(on.wide_topic, 0, 30_000),
-    "group-idle-members": each(on.with_group, 2, 0),
     # leftovers
     "leftover-throttle": dynamic(TOPIC, "orders", "0:1", None),
     "throttle-rate-of-all-brokers": one_step(
         lambda cluster: cluster.configs.broker_defaults.update({LEADER_RATE: "1000"})
-    ),
-    "throttle-rate-without-effect": (
-        partial(on.configs, 2, **{LEADER_RATE: "1000"}),
-        on.dynamic(BROKER, "2", **{LEADER_RATE: "1000"}),
     ),
     "reassignment-old": each(on.moving_for, 24, 23),
     "reassignment-stalled": each(on.copied, 0.0, 5.0),
@@ -137,20 +126,14 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     "static-configs-differ": config(3, "min_insync_replicas", "1", "2"),
     "dynamic-config-drift": each(on.broker_dynamic, ("2",), ("1", "2", "3")),
     "auto-leader-rebalance": config(2, "auto_leader_rebalance_enable", "false", "true"),
-    # snapshots
-    "snapshots-silent": each(on.snapshot_hours_ago, 4, 2),
-    "snapshots-set-aside": each(on.quarantined, (on.QUARANTINED,), ()),
     # disk
     "disk-full-soon": each(on.forecast, 29.0, 31.0),
     "disk-nearly-full": each(on.disk, 86, 84),
     "retention-cannot-fit": each(on.retention, 1_000_000, 1_000),
     "retention-without-end": each(partial(on.retention_bytes, -1), -1, 604_800_000),
     "log-dirs-uneven": each(on.log_dirs, 30, 40),
-    # rights, coexistence, waivers, unavailable data
+    # rights, waivers, unavailable data
     "rights-refused": each(on.refused, {ELECT: "CLUSTER_AUTHORIZATION_FAILED"}, {}),
-    "cruise-control": config(1, "metric_reporters", CONTROL, "org.example.Reporter"),
-    "strimzi": each(on.listeners, "REPLICATION-9091://broker-2:9092", "CLIENT://broker-2:9092"),
-    "confluent-balancer": config(1, "confluent_balancer_enable", "true", "false"),
     "waiver-expired": each(on.waiver, -1, 1),
     "not-answered": each(on.without_quorum, True, False),
 }

@@ -66,12 +66,12 @@ def test_a_gate_on_what_is_unknown_counts_that_alone(
     assert shell.type(*words).code == 0, "a warning is known"
     assert shell.type(*words, "--fail-at", "warning").code == 1
     kafka.configs.dynamic.clear()
-    kafka.fail_next("describe_groups", ClusterError("not allowed"))
+    kafka.fail_next("list_eligible_leaders", ClusterError("not allowed"))
     typed = shell.type(*words)
     assert typed.code == 1
-    assert re.match(r"1 of \d+ rules could not run: consumer groups: not allowed\n", typed.out), (
-        typed.out
-    )
+    assert re.match(
+        r"1 of \d+ rules could not run: eligible leader replicas: not allowed\n", typed.out
+    ), typed.out
 
 
 def test_the_worst_comes_first_each_with_its_fix(shell: CommandLine) -> None:

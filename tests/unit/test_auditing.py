@@ -13,7 +13,6 @@ import pytest
 
 from counterpoise.audit.auditing import resolve
 from counterpoise.errors import ClusterUnreachableError
-from counterpoise.history import usual_interval
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
@@ -198,21 +197,6 @@ def test_what_is_waived_fails_nothing(place: Place) -> None:
 
 
 # -- what the history adds
-
-
-def test_the_interval_is_what_was_usual_lately(place: Place) -> None:
-    place.remember(-9, -8, -7, -2, -1)
-    with place.installation() as installation:
-        manifests = installation.archive.manifests(["demo"])
-    assert usual_interval(manifests) == HOUR
-    assert usual_interval(manifests.slice(0, 2)) is None
-
-
-def test_silence_of_a_real_history(place: Place) -> None:
-    place.remember(-9, -8, -7, -6)
-    assert "snapshots-silent" in rules_of(place.audit())
-    place.remember(-1)
-    assert "snapshots-silent" not in rules_of(place.audit())
 
 
 def test_recent_snapshots_reach_back_a_while_and_say_since_when_something_moves(

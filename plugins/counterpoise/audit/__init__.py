@@ -14,7 +14,6 @@ from counterpoise.audit.rules import (
     availability,
     balance,
     bootstrap,
-    coexistence,
     controllers,
     disk,
     drift,
@@ -24,7 +23,6 @@ from counterpoise.audit.rules import (
     racks,
     replication,
     rights,
-    snapshots,
     waivers,
 )
 
@@ -39,10 +37,8 @@ _MODULES_BY_AREA: Final = {
     "balance": (balance,),
     "partitions": (partitions,),
     "leftovers": (leftovers, drift),
-    "snapshots": (snapshots,),
     "disk": (disk,),
     "rights": (rights,),
-    "coexistence": (coexistence,),
     "waivers": (waivers,),
     "unavailable data": (unavailable_data,),
 }

@@ -8,7 +8,7 @@ findings.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
@@ -182,36 +182,22 @@ class PastFacts:
     moving_since: Mapping[TopicPartition, datetime] = field(default_factory=dict)  # UTC
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantinedSnapshot:
-    """A snapshot that failed its checks and did not join the history."""
-
-    snapshot_id: str
-    observed_at: datetime  # UTC
-    reasons: tuple[str, ...]  # a sentence for each check that failed
-    is_loss: bool  # nothing else is wrong than that much less is there than before
-
-
 @dataclass(frozen=True)
 class AuditFacts:
     """One cluster now, and its past.
 
     `thresholds` are by rule id: the rules' defaults, and over them the policy's values.
-    `snapshot_interval` is None where snapshots do not come on a schedule, `past` where the cluster
-    has no history. `quarantined` are the snapshots since the newest one of the history, oldest
-    first. The throttles of the run `active_run_id` are no leftovers. `kept_empty` are the requests
-    that keep brokers empty, by broker id.
+    `past` is None where the cluster has no history. The throttles of the run `active_run_id` are
+    no leftovers. `kept_empty` are the requests that keep brokers empty, by broker id.
     """
 
     now: datetime  # UTC
     snapshot: ClusterSnapshot
     policy: ClusterPolicy
     thresholds: Mapping[str, Mapping[str, int]]
-    snapshot_interval: timedelta | None = None
     connectivity: ConnectivityCheck | None = None
     inspection: Inspection = field(default_factory=Inspection)
     past: PastFacts | None = None
-    quarantined: tuple[QuarantinedSnapshot, ...] = ()
     active_run_id: str | None = None
     kept_empty: Mapping[int, ControlRequest] = field(default_factory=dict)
     typed_words: tuple[str, ...] = ()  # see `cluster_words`
@@ -253,6 +239,11 @@ class AuditFacts:
         return tuple(
             voter.node_id for voter in self.quorum.voters if voter.node_id not in broker_ids
         )
+
+    @property
+    def has_racks(self) -> bool:
+        """Return whether a broker has a rack, or the policy names those of controllers."""
+        return any(self.snapshot.racks.values()) or bool(self.policy.audit.controller_racks)
 
     def is_controller(self, broker_id: int) -> bool:
         """Return whether the broker is a voter, too; all of them are where no quorum is known."""

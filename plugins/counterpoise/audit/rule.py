@@ -47,6 +47,7 @@ class Need(StrEnum):
     CONNECTIVITY = "the connectivity check of every endpoint"
     INSPECTION = "configs, quorum, groups, requested from the cluster now"
     HISTORY = "the history"
+    RACKS = "the racks of brokers"  # without any the rule is not applicable
     # No broker reports those of controllers that are no brokers: then the rule is not applicable.
     CONTROLLERS = "the configs of the controllers"
 

@@ -73,6 +73,8 @@ def not_applicable(facts: AuditFacts, needs: Collection[str]) -> str:
     """Return what the cluster does not have of what a rule is about; "" if it has all of it."""
     if Need.HISTORY in needs and facts.past is None:
         return "no history yet: it begins with the first snapshots"
+    if Need.RACKS in needs and not facts.has_racks:
+        return "no broker has a rack"
     inspection = facts.inspection
     responses = {
         InspectionItem.QUORUM: inspection.quorum,

@@ -21,7 +21,6 @@ from counterpoise.history.manifests import (
     recent_rows,
     rows_by_age,
     rows_once,
-    usual_interval,
 )
 from counterpoise.history.names import (
     MANIFESTS,
@@ -88,5 +87,4 @@ __all__ = [
     "table_folder",
     "table_path",
     "unused",
-    "usual_interval",
 ]

@@ -2,7 +2,6 @@
 
     for path, table in history_files(snapshot).items(): ...  # write these first
     path, row = manifest_of(snapshot)                        # and this last
-    usual_interval(manifests)                   # the median time between the last snapshots
     recent_rows(manifests, snapshot, count=3, min_age=timedelta(minutes=30))
     rows_by_age(manifests, snapshot)            # about one for each hour, day, week back
 
@@ -13,8 +12,6 @@ then name.
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
-from statistics import median
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,7 +21,6 @@ from counterpoise.history.names import is_compacted, manifest_path, table_path
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, SNAPSHOTS
 
-_INTERVALS: Final = 20
 _AGES: Final = tuple(timedelta(hours=hours) for hours in (0, 1, 3, 6, 12, 24, 48, 96, 168))
 
 Row = Mapping[str, Any]
@@ -132,15 +128,6 @@ def rows_once(rows_by_path: Mapping[str, Iterable[Mapping[str, Any]]]) -> pa.Tab
 
 
 # -- which earlier snapshots are read to look back from a present one
-
-
-def usual_interval(manifests: pa.Table) -> timedelta | None:
-    """Return the median time between the last twenty snapshots; None for fewer than three."""
-    times = manifests["observed_at"].to_pylist()[-_INTERVALS - 1 :]
-    if len(times) < 3:
-        return None
-    intervals = [(after - before).total_seconds() for before, after in pairwise(times)]
-    return timedelta(seconds=median(intervals))
 
 
 def recent_rows(

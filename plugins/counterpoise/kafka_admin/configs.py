@@ -139,7 +139,6 @@ def describe_request(resources: Sequence[ConfigResource], keys: Sequence[str] | 
     """Return a DescribeConfigs request for these keys; None means every key."""
     resource_type = DescribeConfigsRequest.DescribeConfigsResource
     wanted_keys = None if keys is None else list(keys)
-    is_about_brokers = all(resource.is_broker for resource in resources)
     return DescribeConfigsRequest(
         resources=[
             resource_type(
@@ -149,8 +148,7 @@ def describe_request(resources: Sequence[ConfigResource], keys: Sequence[str] | 
             )
             for resource in resources
         ],
-        # The levels below the one in force; of thousands of topics they would be a large response.
-        include_synonyms=is_about_brokers,
+        include_synonyms=False,
         min_version=1,  # version 0 does not have the source of a value
     )
 
@@ -174,25 +172,12 @@ def _values_by_resource(
             what = f"the configs of {resource.type} {resource.name}"
             raise_for(result.error_code, result.error_message, what, acl, broker_client)
         values[resource] = {
-            entry.name: _value_of(
-                entry, of_one_broker=resource.is_broker and resource != EVERY_BROKER
+            entry.name: ConfigValue(
+                entry.value, _SOURCES.get(entry.config_source, ConfigSource.OTHER)
             )
             for entry in result.configs
         }
     return values
-
-
-def _value_of(entry: Any, *, of_one_broker: bool) -> ConfigValue:
-    source = _SOURCES.get(entry.config_source, ConfigSource.OTHER)
-    hidden = None
-    if of_one_broker and source is not ConfigSource.STATIC_BROKER:
-        levels = {
-            _SOURCES.get(synonym.source): synonym.value
-            for synonym in entry.synonyms or ()
-            if synonym.name == entry.name
-        }
-        hidden = levels.get(ConfigSource.STATIC_BROKER)
-    return ConfigValue(entry.value, source, hidden)
 
 
 def alter_configs(

@@ -159,14 +159,10 @@ EVERY_BROKER: Final = ConfigResource(ConfigResourceType.BROKER, "")
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """A value with its level; a key without any value is absent from a response.
-
-    `hidden_static` is what a broker's server.properties says where a dynamic value is in force.
-    """
+    """A value with its level; a key without any value is absent from a response."""
 
     value: str | None
     source: ConfigSource
-    hidden_static: str | None = field(default=None, compare=False)
 
 
 class ConfigOperation(StrEnum):

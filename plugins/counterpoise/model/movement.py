@@ -8,7 +8,7 @@ Followers fetch from leaders, so the leader before the move sends and every new 
 
 import math
 from collections import defaultdict
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from heapq import nlargest
 from typing import Final
@@ -30,6 +30,15 @@ COORDINATOR_TOPICS: Final = frozenset(
 # Brokers decide themselves what is deleted from these. By the last one, which metadata does not
 # mark as internal, they find segments in remote storage (KIP-405).
 BROKERS_OWN_TOPICS: Final = COORDINATOR_TOPICS | {"__remote_log_metadata"}
+# What other balancers keep in a cluster, as patterns.
+BALANCER_TOPICS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Cruise Control": (
+        "__CruiseControlMetrics",
+        "__KafkaCruiseControl*",
+        "strimzi.cruisecontrol.*",
+    ),
+    "Confluent's balancer": ("_confluent_balancer*",),
+}
 
 
 def busiest_link_bytes(plan: RebalancePlan) -> int:

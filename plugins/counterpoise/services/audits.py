@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from counterpoise import analysis, history, reporting
 from counterpoise.archive import DATA_DOCS, audit_report_name
 from counterpoise.audit import RULES, auditing, planned
-from counterpoise.audit.facts import AuditFacts, PastFacts, QuarantinedSnapshot
+from counterpoise.audit.facts import AuditFacts, PastFacts
 from counterpoise.audit.figures import idle_since, moving_since
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError
 from counterpoise.history import scheduled_at_of
@@ -150,11 +150,9 @@ def _gather_facts(
         snapshot=snapshot,
         policy=installation.cluster(cluster).policy,
         thresholds=thresholds,
-        snapshot_interval=history.usual_interval(past.manifests) if past else None,
         connectivity=connectivity,
         inspection=inspected,
         past=past,
-        quarantined=tuple(quarantined_since(installation, snapshot, past)),
         active_run_id=under_way[0].run_id if under_way else None,
         kept_empty=installation.active_requests(cluster).kept_empty,
         typed_words=installation.cluster_words(cluster),
@@ -298,33 +296,6 @@ def _disk_forecasts(
         since=since,
     )
     return load.disks if load else ()
-
-
-def quarantined_since(
-    installation: Installation, snapshot: ClusterSnapshot, past: PastFacts | None
-) -> Iterator[QuarantinedSnapshot]:
-    """Yield the quarantined snapshots of this cluster id that are newer than its history, oldest
-    first.
-    """
-    newest_kept_at = past.manifests["observed_at"][-1].as_py() if past else None
-    for report in installation.archive.quarantine_reports(snapshot.cluster):
-        try:
-            quarantined = QuarantinedSnapshot(
-                snapshot_id=str(report["snapshot_id"]),
-                observed_at=datetime.fromisoformat(report["observed_at"]),
-                reasons=tuple(map(str, report["reasons"])),
-                is_loss=bool(report["counts_alone"]),
-            )
-            is_newer = newest_kept_at is None or quarantined.observed_at > newest_kept_at
-        except (KeyError, TypeError, ValueError) as error:
-            _LOGGER.warning(
-                "a quarantined snapshot of %s is not counted, its reason.json is damaged: %s",
-                snapshot.cluster,
-                error,
-            )
-            continue
-        if is_newer and report.get("cluster_id") == snapshot.cluster_id:
-            yield quarantined
 
 
 def _result_table(installation: Installation, name: str, snapshot_ids: set[str]) -> pa.Table:

@@ -9,23 +9,25 @@ yes asks for no more than that, whoever gives it and wherever.
 """
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from counterpoise.archive import plan_docs_folder, plan_report_name
 from counterpoise.errors import ClusterError, InputError, RefusedError, StoreError, list_complaints
 from counterpoise.history import HistoryError
 from counterpoise.installation import Installation
 from counterpoise.model.acl import SET_LISTS, SET_RATE
+from counterpoise.model.constraints import matching
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
+from counterpoise.model.movement import BALANCER_TOPICS
 from counterpoise.model.person import Person
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import MUST_NOT_RUN, NOT_VALIDATED, VALIDATED
 from counterpoise.model.safe_text import one_line, safe_logger
-from counterpoise.model.words import pluralize
+from counterpoise.model.words import join_names, pluralize
 from counterpoise.services.plans import Origin, check_may_submit, submit
 from counterpoise.services.snapshots import checked_snapshot
 from counterpoise.validation import (
@@ -38,6 +40,9 @@ from counterpoise.validation import (
 )
 from counterpoise.views.pages import plan_report
 from counterpoise.views.plan import PlanView
+
+if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 
 _PROBLEMS_KEPT: Final = 5  # in the ledger
 _MIN_ISR: Final = "min.insync.replicas"
@@ -267,28 +272,41 @@ def refused_to_operator(installation: Installation, cluster: str) -> Mapping[str
 
 
 def preflight_warnings(installation: Installation, plan: RebalancePlan) -> tuple[str, ...]:
-    """Return what the operator connection may not read outside the plan, and how to grant it.
+    """Return traces of other balancers, and what the operator connection may not read outside the
+    plan, with how to grant it.
 
     A run goes on without it, but does not see which of these partitions take no writes.
     """
     planned = {move.topic for move in plan.moves}
     with installation.operator(plan.cluster) as admin:
-        others = sorted({topic.topic for topic in admin.describe_topics()} - planned)
-        resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in others]
-        readable = admin.describe_configs(resources, [_MIN_ISR], skip_refused=True)
-        refused = [resource for resource in resources if resource not in readable]
-        if not refused:
-            return ()
-        try:
-            admin.describe_configs(refused[:1], [_MIN_ISR])
-        except ClusterError as error:
-            if error.retryable:
-                raise
-            return (
-                f"{pluralize(len(refused), 'topic')} outside the plan: whether partitions there "
-                f"take writes will not be known while the plan is carried out: {error}",
+        topics = {topic.topic for topic in admin.describe_topics()}
+        return (*_balancers(topics), *_unreadable(admin, sorted(topics - planned)))
+
+
+def _balancers(topics: Iterable[str]) -> Iterator[str]:
+    for balancer, patterns in BALANCER_TOPICS.items():
+        if found := sorted(matching(patterns, topics)):
+            yield (
+                f"{balancer} has topics here ({join_names(found)}): if it is at work, turn off "
+                "what it moves by itself, since two tools undo each other's moves"
             )
-    return ()
+
+
+def _unreadable(admin: "ClusterAdmin", topics: Sequence[str]) -> Iterator[str]:
+    resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
+    readable = admin.describe_configs(resources, [_MIN_ISR], skip_refused=True)
+    refused = [resource for resource in resources if resource not in readable]
+    if not refused:
+        return
+    try:
+        admin.describe_configs(refused[:1], [_MIN_ISR])
+    except ClusterError as error:
+        if error.retryable:
+            raise
+        yield (
+            f"{pluralize(len(refused), 'topic')} outside the plan: whether partitions there take "
+            f"writes will not be known while the plan is carried out: {error}"
+        )
 
 
 def _topics_of(moves: Iterable[Move]) -> list[str]:

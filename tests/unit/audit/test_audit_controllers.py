@@ -36,7 +36,7 @@ def subjects(rule: str, found: AuditFacts) -> list[tuple[str, Severity]]:
     ("voters", "expected"),
     [
         ((101,), [("quorum", Severity.CRITICAL)]),
-        ((101, 102), [("quorum", Severity.WARNING)]),
+        ((101, 102), [("quorum", Severity.CRITICAL)]),
         ((101, 102, 103), []),
         ((101, 102, 103, 104), [("quorum", Severity.WARNING)]),
         (tuple(range(101, 106)), []),

@@ -254,22 +254,6 @@ def setting(broker_id: int, **values: str) -> Callable[[SimulatedCluster], None]
             ),
             [],
         ),
-        (
-            "listener-names-differ",
-            advertising(b1="CLIENT://broker-1:9092,PUBLIC://kafka:1"),
-            ["listener PUBLIC"],
-        ),
-        (
-            "listener-names-differ",
-            advertising(b1="client://broker-1:9092,CONTROLLER://kafka:1"),
-            [],
-        ),
-        (
-            "listener-not-in-map",
-            setting(1, listener_security_protocol_map="CONTROLLER:SSL"),
-            ["listener CLIENT"],
-        ),
-        ("listener-not-in-map", setting(1, listener_security_protocol_map="CLIENT:SSL"), []),
     ],
 )
 def test_what_brokers_advertise(
@@ -285,8 +269,6 @@ def test_what_brokers_advertise(
     "rule",
     [
         "listener-security-differs",
-        "listener-names-differ",
-        "listener-not-in-map",
         "advertised-loopback",
         "advertised-ip-address",
         "advertised-duplicate",

@@ -34,6 +34,9 @@ def subjects(rule: str, found: AuditFacts) -> list[tuple[str, Severity]]:
     return [(finding.subject, finding.severity) for finding in findings_of(rule, found)]
 
 
+BEFORE_INTERNAL_TOPICS = "orders-0: 1 2 3\npayments-0: 2 3 1\nclicks-0: 3 1 2\nshop-0: 1 3 2"
+
+
 @pytest.mark.parametrize(
     ("rule", "picture", "expected"),
     [
@@ -181,10 +184,28 @@ def cluster_unclean(cluster: SimulatedCluster) -> None:
 def test_settings_of_brokers_and_topics(
     rule: str, change: Callable[[SimulatedCluster], None], expected: list[str]
 ) -> None:
-    cluster = healthy()
+    cluster = healthy(BEFORE_INTERNAL_TOPICS)
     cluster.quorum = quorum(voters=(1, 2, 3))
     change(cluster)
     assert [finding.subject for finding in findings_of(rule, facts(cluster))] == expected
+
+
+def test_the_factor_of_an_internal_topic_that_exists_is_no_finding() -> None:
+    cluster = healthy()
+    static(offsets_topic_replication_factor="1")(cluster)
+    assert findings_of("internal-replication-factor", facts(cluster)) == ()
+
+
+def test_a_topic_of_mixed_factors_is_one_finding() -> None:
+    given = facts(healthy("t-0: 1 2 3\nt-1: 1 2"))
+    assert findings_of("replication-factor-low", given) == ()
+    assert len(findings_of("replication-factor-mixed", given)) == 1
+
+
+def test_the_topics_of_a_balancer_have_two_replicas_on_purpose() -> None:
+    given = facts(healthy("__KafkaCruiseControlPartitionMetricSamples-0: 1 2"))
+    assert findings_of("replication-factor-low", given) == ()
+    assert findings_of("min-insync-blocks", given) == ()
 
 
 def test_a_topic_that_switches_unclean_elections_off_is_not_counted_among_the_clusters() -> None:

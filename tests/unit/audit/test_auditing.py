@@ -205,7 +205,7 @@ def test_what_a_rule_without_its_history_could_not_check_is_not_resolved() -> No
         report(facts()),
         findings=(
             ReportedFinding(
-                Finding("snapshots-silent", Severity.WARNING, "cluster", "s"), NOW, True
+                Finding("disk-full-soon", Severity.WARNING, "broker 2", "s"), NOW, True
             ),
         ),
     )

@@ -13,14 +13,12 @@ import pytest
 from counterpoise.audit.facts import AuditFacts, PastFacts
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.finding import Finding
-from counterpoise.model.inspection import ConsumerGroup
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.tables import BROKERS, LOG_DIRS, SERIES, SNAPSHOTS, TOPIC_LOAD, TOPICS
+from counterpoise.model.tables import BROKERS, LOG_DIRS, SERIES, TOPIC_LOAD, TOPICS
 from tests.support.audits import (
     HEALTHY,
-    INTERVAL,
     NOW,
     facts,
     findings_of,
@@ -155,21 +153,6 @@ def test_topics_with_skewed_leaders_are_rows_of_one_finding() -> None:
     )
 
 
-def test_a_topic_of_3_partitions_on_4_brokers_leaves_one_without_a_leader() -> None:
-    four = (
-        lines("even", *["1 2 3", "2 3 4", "3 4 1", "4 1 2"])
-        + "\n"
-        + lines("three", "1 2 3", "2 3 4", "3 4 1")
-    )
-    finding = the_only("topic-fewer-partitions-than-brokers", of(four, racks="1=a 2=b 3=c 4=a"))
-    assert finding.evidence is not None
-    assert finding.evidence.rows == (("three", "3", "4", "300 B"),)
-    ours = of(lines("__transaction_state", "1 2 3"))
-    assert findings_of("topic-fewer-partitions-than-brokers", ours) == (), (
-        "Kafka's own topics have the size that Kafka wants"
-    )
-
-
 def test_bytes_are_compared_where_there_are_some() -> None:
     heavy = lines("a", "1 2", "1 2", size=40 * GB) + "\n" + lines("b", "3 1", size=GB)
     finding = the_only("bytes-uneven", of(heavy))
@@ -300,72 +283,7 @@ def test_a_hot_topic_with_few_partitions_and_what_more_of_them_do_to_keys() -> N
     assert findings_of("hot-topic-few-partitions", cool) == ()
 
 
-def test_members_without_a_partition() -> None:
-    cluster = healthy()
-    cluster.groups = [
-        ConsumerGroup("it's busy", "Stable", 8, 2, ("orders",)),
-        ConsumerGroup("settling", "PreparingRebalance", 8, 8, ("orders",)),
-        ConsumerGroup("well", "Stable", 6, 0, ("orders",)),
-    ]
-    finding = the_only("group-idle-members", facts(cluster))
-    assert finding.subject == "group it's busy"
-    assert "2 of 8 members" in finding.summary
-    assert "--group 'it'\"'\"'s busy' --members" in finding.fix[1], (
-        "pasted into a shell it is one word"
-    )
-
-
-def test_groups_that_could_not_be_asked_are_unknown() -> None:
-    given = facts()
-    unasked = replace(
-        given,
-        inspection=replace(
-            given.inspection, groups=None, unavailable={"consumer groups": "denied"}
-        ),
-    )
-    finding = the_only("group-idle-members", unasked)
-    assert (finding.severity, finding.summary) == (
-        Severity.UNKNOWN,
-        "not known: consumer groups: denied",
-    )
-
-
 # -- snapshots
-
-
-def _aged(hours: float, **changes: Any) -> AuditFacts:
-    given = facts(**changes)
-    assert given.past is not None
-    manifests = given.past.manifests
-    rows = [
-        row | {"observed_at": row["observed_at"] - timedelta(hours=hours)}
-        for row in manifests.to_pylist()
-    ]
-    return with_past(given, manifests=pa.Table.from_pylist(rows, schema=SNAPSHOTS))
-
-
-def test_silence_is_a_finding() -> None:
-    finding = the_only("snapshots-silent", _aged(3.5))
-    assert finding.severity is Severity.WARNING
-    assert finding.fix == (
-        "counterpoise snapshot --cluster demo",
-        "airflow dags unpause kafka_snapshot",
-    )
-    assert findings_of("snapshots-silent", _aged(3)) == ()
-    assert findings_of("snapshots-silent", _aged(30, snapshot_interval=None)) == (), (
-        "nobody said that one is due"
-    )
-    every_minute = timedelta(minutes=1)
-    assert findings_of("snapshots-silent", _aged(0.9, snapshot_interval=every_minute)) == (), (
-        "an hour is no silence"
-    )
-    assert findings_of("snapshots-silent", _aged(1.1, snapshot_interval=every_minute))
-    assert timedelta(hours=1) == INTERVAL
-
-
-def test_a_history_without_a_snapshot_is_a_finding() -> None:
-    empty = with_past(facts(), manifests=SNAPSHOTS.empty_table())
-    assert the_only("snapshots-silent", empty).severity is Severity.INFO
 
 
 # -- disk

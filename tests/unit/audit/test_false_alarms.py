@@ -20,7 +20,6 @@ from counterpoise.model.kafka import (
     ConfigValue,
 )
 from counterpoise.model.policy import AuditPolicy
-from counterpoise.model.provider import Provider
 from counterpoise.model.severity import Severity
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import (
@@ -82,7 +81,7 @@ def test_two_brokers_are_advised_two_replicas(rule: str, key: str) -> None:
     two.quorum = quorum(voters=(1, 2))
     (finding,) = findings_of(rule, facts(two))
     assert finding.fix[-1] == f"{key}=2"
-    three = with_configs(healthy(), **{key.replace(".", "_"): "1"})
+    three = with_configs(healthy("orders-0: 1 2 3"), **{key.replace(".", "_"): "1"})
     three.quorum = quorum(voters=(1, 2, 3))
     (finding,) = findings_of(rule, facts(three))
     assert finding.fix[-1] == f"{key}=3"
@@ -164,28 +163,6 @@ def test_a_run_of_ours_does_not_make_a_leftover_gone() -> None:
 
 
 # -- listeners, bootstrap list, certificates
-
-
-def test_a_broker_without_an_explicit_map_has_a_protocol_for_its_controllers() -> None:
-    defaults = ConfigValue(
-        "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        ConfigSource.DEFAULT,
-    )
-    cluster = with_configs(
-        healthy(),
-        listeners="PLAINTEXT://broker-1:9092,CONTROLLER://broker-1:9093",
-        advertised_listeners="PLAINTEXT://broker-1:9092",
-    )
-    key = "listener.security.protocol.map"
-    assert findings_of("listener-not-in-map", with_config(facts(cluster), key, defaults)) == ()
-    explicit = replace(defaults, source=ConfigSource.STATIC_BROKER)
-    (finding,) = findings_of("listener-not-in-map", with_config(facts(cluster), key, explicit))
-    assert finding.subject == "listener CONTROLLER"
-
-
-def test_a_map_that_is_not_reported_lacks_nothing() -> None:
-    given = without_configs(facts(), "listener.security.protocol.map")
-    assert findings_of("listener-not-in-map", given) == ()
 
 
 def test_one_address_that_is_no_brokers_own_is_only_mentioned() -> None:
@@ -344,29 +321,6 @@ def test_rules_of_the_history_have_the_snapshots_that_the_policy_asks_for() -> N
 
 
 # -- traces of Strimzi
-
-
-def test_strimzi_shows_in_listeners_and_certificates() -> None:
-    assert findings_of("strimzi", facts()) == ()
-    listeners = "REPLICATION-9091://broker-1:9091,CLIENT://broker-1:9092"
-    cluster = with_configs(healthy(), listeners=listeners, advertised_listeners=listeners)
-    (finding,) = findings_of("strimzi", facts(cluster))
-    assert finding.severity is Severity.INFO
-    given = facts(cluster)
-    known = replace(given, policy=replace(given.policy, provider=Provider.STRIMZI))
-    assert findings_of("strimzi", known) == ()
-    given = facts()
-    certificate = Certificate(
-        "O=io.strimzi,CN=demo-kafka",
-        "O=io.strimzi,CN=cluster-ca v0",
-        (),
-        NOW,
-        matches_host=True,
-    )
-    checks = {1: endpoint("broker-1:9092", is_expected_broker=True, certificate=certificate)}
-    given = replace(given, connectivity=connectivity(given.snapshot, advertised=checks))
-    (finding,) = findings_of("strimzi", given)
-    assert finding.severity is Severity.INFO
 
 
 # -- size

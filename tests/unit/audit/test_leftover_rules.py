@@ -117,7 +117,6 @@ def test_throttles_of_a_run_of_ours_are_no_leftovers() -> None:
 def test_a_default_rate_of_all_brokers_is_in_force() -> None:
     cluster = healthy()
     cluster.configs.broker_defaults[LEADER_RATE] = "1000"
-    assert findings_of("throttle-rate-without-effect", facts(cluster)) == ()
     assert findings_of("leftover-throttle", facts(cluster)) == ()
     finding = the_only("throttle-rate-of-all-brokers", facts(cluster))
     assert finding.subject == "cluster default"
@@ -125,37 +124,6 @@ def test_a_default_rate_of_all_brokers_is_in_force() -> None:
     assert (
         "--entity-type brokers --entity-default --delete-config leader.replication"
         in finding.fix[0]
-    )
-
-
-@pytest.mark.parametrize("is_own", [False, True])
-def test_a_static_rate_behind_a_dynamic_one_is_told_with_the_one_in_force(is_own: bool) -> None:
-    cluster = with_static(2, FOLLOWER_RATE, "1000")
-    if is_own:
-        cluster.configs.dynamic[BROKER_2] = {FOLLOWER_RATE: "5000"}
-        level = "the broker's own"
-    else:
-        cluster.configs.broker_defaults[FOLLOWER_RATE] = "5000"
-        level = "the default of all brokers"
-        assert the_only("throttle-rate-of-all-brokers", facts(cluster)).evidence.rows == (
-            (FOLLOWER_RATE, "5000"),
-        )
-    found = the_only("throttle-rate-without-effect", facts(cluster))
-    assert found.evidence.rows == (("2", FOLLOWER_RATE, "1000", f"5000 ({level})"),)
-    assert found.fix == (
-        f"# remove {FOLLOWER_RATE} from server.properties of broker 2, then restart it",
-    )
-
-
-def test_rates_where_they_have_no_effect() -> None:
-    in_a_file = the_only(
-        "throttle-rate-without-effect", facts(with_static(3, FOLLOWER_RATE, "1000"))
-    )
-    assert (in_a_file.subject, in_a_file.severity) == ("server.properties", Severity.INFO)
-    cluster = healthy()
-    cluster.configs.dynamic[BROKER_2] = {LEADER_RATE: "1000"}
-    assert findings_of("throttle-rate-without-effect", facts(cluster)) == (), (
-        "there it has an effect"
     )
 
 
@@ -228,10 +196,6 @@ def test_cordoned_log_dirs() -> None:
         "static-configs-differ",
         "dynamic-config-drift",
         "auto-leader-rebalance",
-        "throttle-rate-without-effect",
-        "cruise-control",
-        "strimzi",
-        "confluent-balancer",
     ],
 )
 def test_unavailable_configs_are_unknown(rule: str) -> None:
@@ -371,65 +335,6 @@ def test_rights_that_were_not_probed_are_unknown() -> None:
 # -- coexistence
 
 CRUISE = "com.linkedin.kafka.cruisecontrol.metricsreporter.CruiseControlMetricsReporter"
-
-
-@pytest.mark.parametrize(
-    ("rule", "topic"),
-    [
-        ("cruise-control", "__CruiseControlMetrics"),
-        ("cruise-control", "__KafkaCruiseControlPartitionMetricSamples"),
-        ("strimzi", "strimzi.cruisecontrol.metrics"),
-        ("strimzi", "__strimzi_store_topic"),
-        ("strimzi", "__strimzi-topic-operator-kstreams-topic-store-changelog"),
-        ("confluent-balancer", "_confluent_balancer_api_state"),
-        ("confluent-balancer", "_confluent-telemetry-metrics"),
-    ],
-)
-def test_topics_of_others_are_traces(rule: str, topic: str) -> None:
-    finding = the_only(rule, facts(healthy(f"{HEALTHY}\n{topic}-0: 1 2 3")))
-    assert finding.severity is Severity.INFO, "they may be left from long ago"
-    others = {"cruise-control", "strimzi", "confluent-balancer"} - {rule}
-    assert [
-        findings_of(other, facts(healthy(f"{HEALTHY}\n{topic}-0: 1 2 3"))) for other in others
-    ] == [
-        (),
-        (),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("rule", "key", "value", "severity"),
-    [
-        ("cruise-control", "metric.reporters", f"org.example.Mine, {CRUISE}", Severity.WARNING),
-        ("cruise-control", "metric.reporters", "org.example.Mine", None),
-        ("confluent-balancer", "confluent.balancer.enable", "true", Severity.WARNING),
-        ("confluent-balancer", "confluent.balancer.enable", "false", None),
-        (
-            "confluent-balancer",
-            "metric.reporters",
-            "io.confluent.metrics.reporter.Reporter",
-            Severity.INFO,
-        ),
-    ],
-)
-def test_configs_of_others_are_traces(
-    rule: str, key: str, value: str, severity: Severity | None
-) -> None:
-    found = findings_of(rule, facts(with_static(1, key, value)))
-    assert [finding.severity for finding in found] == ([] if severity is None else [severity])
-
-
-def test_a_topic_that_is_written_to_belongs_to_somebody_at_work() -> None:
-    picture = f"{HEALTHY}\n__CruiseControlMetrics-0: 1 2 3 size="
-    then = snapshot_of(healthy(f"{picture}1000"), observed_at=HOURS_AGO)
-
-    def now(size: str) -> AuditFacts:
-        given = facts(healthy(picture + size))
-        assert given.past is not None
-        return replace(given, past=replace(given.past, recent_snapshots=(then,)))
-
-    assert the_only("cruise-control", now("5000")).severity is Severity.WARNING
-    assert the_only("cruise-control", now("1000")).severity is Severity.INFO
 
 
 def test_a_hostile_name_stays_one_word_of_the_line_to_paste() -> None:

@@ -17,15 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.audit.commands import KEYS_MAP_ANEW, kafka, unregister
+from counterpoise.audit.commands import kafka, unregister
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.figures import by_topic, bytes_per_broker, newest, per_broker, preferred
 from counterpoise.audit.rule import (
-    MAX_EVIDENCE_ROWS,
     CheckResult,
     Measure,
     Need,
-    bytes_in_words,
     evidence,
     rule,
     unknown,
@@ -37,7 +35,7 @@ from counterpoise.model.evenness import Evenness, best_max_minus_min, evenness, 
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, list_brokers, pluralize, verb
+from counterpoise.model.words import list_brokers, pluralize, verb
 from counterpoise.units import format_bytes, format_moment, format_rate
 
 # -- Idle brokers: live, and without a replica: new ones, and ones that are kept empty
@@ -224,58 +222,6 @@ def topic_leaders_uneven(facts: AuditFacts, *, least_above_best: int) -> Iterato
             evidence(columns, rows),
             plan=WantedPlan(Goal.LEADERS),
         )
-
-
-@rule(
-    "topic-fewer-partitions-than-brokers",
-    Severity.INFO,
-    title="Topics with fewer partitions than brokers",
-    why="A topic of 3 partitions on 4 brokers leaves one of them without a leader of it: that "
-    "topic never uses the whole cluster, and neither do its consumers.",
-    how="Fine for small topics. For one that grows, add partitions before it is hot. Note that "
-    f"{KEYS_MAP_ANEW}.",
-    source=f"{_DOCUMENTED}basic_ops_modify_topic",
-)
-def topic_fewer_partitions_than_brokers(facts: AuditFacts) -> Iterator[CheckResult]:
-    snapshot, live_broker_ids = facts.snapshot, facts.snapshot.live_broker_ids
-    internal_topics = snapshot.topics.filter(snapshot.topics["is_internal"])["topic"]
-    is_internal = pc.is_in(snapshot.partitions["topic"], value_set=internal_topics.combine_chunks())
-    partitions = snapshot.partitions.filter(pc.invert(is_internal))
-    topics = partitions.group_by("topic").aggregate([("partition", "count"), ("size_bytes", "sum")])
-    small = topics.filter(pc.less(topics["partition_count"], len(live_broker_ids)))
-    if not small.num_rows:
-        return
-    by_size = pc.sort_indices(small, [("size_bytes_sum", "descending"), ("topic", "ascending")])
-    largest = small.take(by_size).slice(0, MAX_EVIDENCE_ROWS)
-    not_leading = _brokers_without_leaders(partitions, largest["topic"], live_broker_ids)
-    rows = [
-        (
-            row["topic"],
-            row["partition_count"],
-            join_ids(not_leading[row["topic"]]),
-            bytes_in_words(row["size_bytes_sum"]),
-        )
-        for row in largest.to_pylist()
-    ]
-    columns = ("topic", "partitions", "brokers without a leader", "size of one replica of each")
-    yield CheckResult(
-        subjects.CLUSTER,
-        f"{pluralize(small.num_rows, 'topic')} with fewer partitions than the "
-        f"{len(live_broker_ids)} live brokers: some brokers lead nothing of such a topic",
-        evidence(columns, rows, small.num_rows),
-    )
-
-
-def _brokers_without_leaders(
-    partitions: pa.Table, topics: pa.ChunkedArray, broker_ids: Sequence[int]
-) -> dict[str, list[int]]:
-    """Return the brokers that lead no partition of a topic, by topic."""
-    is_chosen = pc.is_in(partitions["topic"], value_set=topics.combine_chunks())
-    leaders = by_topic(partitions.filter(is_chosen), "leader", broker_ids)
-    return {
-        topic: [broker_id for broker_id, count in zip(broker_ids, counts, strict=True) if not count]
-        for topic, counts in zip(leaders.topics, leaders.counts.tolist(), strict=True)
-    }
 
 
 @rule(

@@ -169,7 +169,7 @@ def _list_without(facts: AuditFacts, address: str) -> tuple[str, ...]:
     "those that are running.",
     how="List brokers of different racks.",
     source=_BOOTSTRAP_LIST,
-    needs={Need.CONNECTIVITY},
+    needs={Need.CONNECTIVITY, Need.RACKS},
 )
 def bootstrap_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
     connectivity = facts.endpoints

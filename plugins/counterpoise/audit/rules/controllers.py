@@ -17,7 +17,7 @@ from typing import Final
 from counterpoise.audit.commands import LOOK
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.outage import causes_among
-from counterpoise.audit.rule import CheckResult, evidence, rule, unknown
+from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.finding import Evidence
 from counterpoise.model.inspection import InspectionItem, Quorum, QuorumNode
@@ -51,10 +51,10 @@ def _ids_of(voters: Sequence[QuorumNode]) -> str:
     "quorum-size",
     Severity.WARNING,
     title="Number of voters of the metadata quorum",
-    why="The quorum works while more than half of the voters do: one voter survives no failure, an "
-    "even number no more failures than one voter less would, and above five each change waits for "
-    "more disks. Where the only voter is the only broker, too, it is an info: without that broker "
-    "there is nothing to control.",
+    why="The quorum works while more than half of the voters do: one voter survives no failure, "
+    "two no failure of either, a larger even number no more failures than one voter less would, "
+    "and above five each change waits for more disks. Where the only voter is the only broker, "
+    "too, it is an info: without that broker there is nothing to control.",
     how="Run three voters, or five.",
     source=_KRAFT,
     needs={InspectionItem.QUORUM},
@@ -71,6 +71,12 @@ def quorum_size(facts: AuditFacts, *, most: int) -> Iterator[CheckResult]:
         )
         is_only_broker = facts.snapshot.registered_broker_ids == (quorum.voters[0].node_id,)
         severity = Severity.INFO if is_only_broker else Severity.CRITICAL
+    elif count == 2:
+        summary = (
+            f"2 voters ({ids}) survive the loss of none: without either of them nothing can be "
+            "changed, so two are worse than one"
+        )
+        severity = Severity.CRITICAL
     elif count > most:
         summary = (
             f"{count} voters ({ids}), more than {most}: each change waits for {quorum.majority} "
@@ -97,7 +103,7 @@ def quorum_size(facts: AuditFacts, *, most: int) -> Iterator[CheckResult]:
     "leader can be elected for the partitions that were led there.",
     how="Spread voters over three racks, so that any one of them may be lost.",
     source=_KRAFT,
-    needs={InspectionItem.QUORUM},
+    needs={InspectionItem.QUORUM, Need.RACKS},
     severities={Severity.INFO},
 )
 def quorum_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:

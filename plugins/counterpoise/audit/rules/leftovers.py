@@ -30,7 +30,7 @@ from counterpoise.model import subjects
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
-from counterpoise.model.kafka import CORDONED_LOG_DIRS, RATE_KEYS, ConfigSource, ConfigValue
+from counterpoise.model.kafka import CORDONED_LOG_DIRS, RATE_KEYS
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import THROTTLES, rows_of
 from counterpoise.model.words import join_ids, pluralize, verb
@@ -112,49 +112,6 @@ def throttle_rate_of_all_brokers(facts: AuditFacts) -> Iterator[CheckResult]:
             evidence(("key", "value"), rates.items()),
             fix=(delete_config("brokers", None, rates),),
         )
-
-
-@rule(
-    "throttle-rate-without-effect",
-    Severity.INFO,
-    title="A throttle rate where it has no effect",
-    why="Rates take effect only as dynamic configs: whoever wrote them into server.properties "
-    "believes that they throttle moves, and they do not: a dynamic rate does, or none.",
-    how="Delete them; Counterpoise sets rates on each broker where it needs them, and removes them "
-    "again.",
-    source="https://kafka.apache.org/documentation/#rep-throttle",
-    needs={InspectionItem.BROKER_CONFIGS},
-)
-def throttle_rate_without_effect(facts: AuditFacts) -> Iterator[CheckResult]:
-    rows = [
-        (broker_id, key, *rates)
-        for broker_id, configs in facts.broker_configs.items()
-        for key in RATE_KEYS
-        if key in configs and (rates := _static_rate(configs[key]))
-    ]
-    if rows:
-        brokers = {broker_id for broker_id, *_ in rows}
-        yield CheckResult(
-            subjects.SERVER_PROPERTIES,
-            f"{pluralize(len(brokers), 'broker sets', 'brokers set')} throttle rates in "
-            "server.properties, where they have no effect",
-            evidence(("broker", "key", "value", "in force"), rows),
-            fix=tuple(
-                f"# remove {key} from server.properties of broker {broker_id}, then restart it"
-                for broker_id, key, *_ in rows
-            ),
-        )
-
-
-def _static_rate(config: ConfigValue) -> tuple[str | None, str] | None:
-    """Return the rate in server.properties, and what is in force instead; None: there is none."""
-    if config.source is ConfigSource.STATIC_BROKER:
-        return config.value, "no rate"
-    if config.hidden_static is None:
-        return None
-    of_all = config.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
-    level = "the default of all brokers" if of_all else "the broker's own"
-    return config.hidden_static, f"{config.value} ({level})"
 
 
 @rule(

@@ -28,7 +28,6 @@ from counterpoise.model.connectivity import (
 from counterpoise.model.finding import Evidence
 from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
-from counterpoise.model.kafka import ConfigSource
 from counterpoise.model.safe_text import properties_value
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, join_names, list_brokers, pluralize
@@ -315,79 +314,6 @@ def listener_security_differs(facts: AuditFacts) -> Iterator[CheckResult]:
                     f"protocol for {name} in {PROTOCOL_MAP}",
                 ),
             )
-
-
-@rule(
-    "listener-names-differ",
-    Severity.WARNING,
-    title="Listeners that some brokers do not advertise",
-    why="Metadata contains only brokers with the listener that the client uses: partitions led by "
-    "the others seem to have no leader.",
-    how="Advertise the same listener names on all brokers.",
-    source=f"{_BROKER_CONFIGS}{ADVERTISED}",
-    needs={InspectionItem.BROKER_CONFIGS},
-)
-def listener_names_differ(facts: AuditFacts) -> Iterator[CheckResult]:
-    names_by_broker = {
-        broker_id: advertised_names(configs) for broker_id, configs in facts.broker_configs.items()
-    }
-    rows = [(broker_id, join_ids(sorted(names))) for broker_id, names in names_by_broker.items()]
-    for name in sorted(set().union(*names_by_broker.values())):
-        without = [broker for broker, names in names_by_broker.items() if name not in names]
-        if without:
-            yield CheckResult(
-                subjects.listener(name),
-                f"listener {name} is not advertised by {pluralize(len(without), 'broker')}: "
-                f"{join_ids(without)}",
-                evidence(("broker", "advertised listeners"), rows),
-                fix=tuple(
-                    f"# server.properties of broker {broker_id}: add {name}:// to {ADVERTISED}"
-                    for broker_id in without
-                ),
-            )
-
-
-@rule(
-    "listener-not-in-map",
-    Severity.WARNING,
-    title="Listeners without a security protocol",
-    why="A broker does not start with a listener whose security protocol is not set: after the "
-    "next restart it stays down.",
-    how="Add the listener's name to the map.",
-    source=f"{_BROKER_CONFIGS}{PROTOCOL_MAP}",
-    needs={InspectionItem.BROKER_CONFIGS},
-)
-def listener_not_in_map(facts: AuditFacts) -> Iterator[CheckResult]:
-    brokers_by_name = grouped(
-        (name, broker_id)
-        for broker_id, configs in facts.broker_configs.items()
-        for name in _names_without_protocol(configs)
-    )
-    for name, broker_ids in sorted(brokers_by_name.items()):
-        brokers = list_brokers(broker_ids)
-        yield CheckResult(
-            subjects.listener(name),
-            f"listener {name} of {brokers} is not in {PROTOCOL_MAP}",
-            evidence(("broker", "listener"), [(broker_id, name) for broker_id in broker_ids]),
-            fix=(f"# server.properties of {brokers}: add {name}:PROTOCOL to {PROTOCOL_MAP}",),
-        )
-
-
-def _names_without_protocol(configs: Configs) -> set[str]:
-    """Return listeners that the map in force lacks; none where it is not reported.
-
-    Without a map of its own a broker takes controller listeners for PLAINTEXT, unless one of its
-    listeners is called like a secure protocol.
-    """
-    mapped = configs.get(PROTOCOL_MAP)
-    if mapped is None or mapped.value is None:
-        return set()
-    bound_names = {listener.name for listener in listeners_of(value_of(configs, LISTENERS))}
-    without = (bound_names | advertised_names(configs)) - {*protocol_map(configs), *_PROTOCOLS}
-    is_plain = not bound_names & {*_PROTOCOLS[1:]}
-    if mapped.source is ConfigSource.DEFAULT and is_plain:
-        without -= controller_names(configs)
-    return without
 
 
 # -- what brokers advertise

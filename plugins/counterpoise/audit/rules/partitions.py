@@ -1,5 +1,4 @@
-"""Partitions: too many on a broker, too many or too few in a topic, more group members than
-partitions.
+"""Partitions: too many on a broker, too many or too few in a topic.
 
     topic clicks: 240 partitions take in 1.2 kB/s        # topics-over-provisioned
 
@@ -14,18 +13,16 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.audit.commands import LOOK, add_partitions, kafka
+from counterpoise.audit.commands import add_partitions
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.figures import per_broker
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.model import subjects
-from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.movement import BROKERS_OWN_TOPICS
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, list_brokers, pluralize, verb
 from counterpoise.units import format_bytes, format_rate
 
-_STABLE: Final = "stable"
 _MODIFY_TOPIC: Final = "https://kafka.apache.org/documentation/#basic_ops_modify_topic"
 _NO_RATES: Final = "the history has no rates of topics yet: they need two analysed snapshots"
 
@@ -161,31 +158,6 @@ def topics_over_provisioned(
             f"{facts.snapshot.partitions.num_rows:,} partitions",
             evidence(("topic", "partitions", "bytes in", "size of one replica of each"), rows),
         )
-
-
-@rule(
-    "group-idle-members",
-    Severity.INFO,
-    title="Consumer groups with members that have no partition",
-    why="A partition is read by one member of a group: members beyond the number of partitions "
-    "wait, and adding more of them makes nothing faster.",
-    how="Run fewer members, or keep them as spares and waive this. More partitions would give them "
-    "work, but change which partition a key maps to.",
-    source="https://kafka.apache.org/documentation/#intro_consumers",
-    needs={InspectionItem.GROUPS},
-)
-def group_idle_members(facts: AuditFacts) -> Iterator[CheckResult]:
-    describe = ("kafka-consumer-groups", "--describe", "--group")
-    for group in facts.inspection.groups or ():
-        have = verb(group.idle_member_count, "has", "have")
-        if group.idle_member_count and group.state.lower() == _STABLE:
-            yield CheckResult(
-                subjects.group(group.group),
-                f"{group.idle_member_count} of {group.member_count} members of group "
-                f"{group.group} {have} no partition",
-                evidence(("topics of the group",), [(topic,) for topic in group.topics]),
-                fix=(LOOK, kafka(*describe, group.group, "--members", "--verbose")),
-            )
 
 
 def _topic_loads(facts: AuditFacts) -> pa.Table | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from counterpoise.audit.commands import to_fill_in
 from counterpoise.audit.facts import PARTITION_ROW, AuditFacts, PartitionColumns
-from counterpoise.audit.rule import CheckResult, Measure, evidence, rule
+from counterpoise.audit.rule import CheckResult, Measure, Need, evidence, rule
 from counterpoise.model import subjects
 from counterpoise.model.columns import NOBODY, Flags
 from counterpoise.model.finding import WantedPlan
@@ -35,6 +35,7 @@ _SET_RACK: Final = "broker.rack=RACK"
     "replica.",
     how="Set broker.rack on every broker.",
     source="https://kafka.apache.org/documentation/#brokerconfigs_broker.rack",
+    needs={Need.RACKS},
 )
 def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
     if len(facts.snapshot.registered_broker_ids) < 2:
@@ -44,13 +45,8 @@ def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
         broker_id: facts.snapshot.racks[broker_id] for broker_id in facts.snapshot.live_broker_ids
     }
     without_rack = sorted(broker_id for broker_id, rack in racks.items() if not rack)
-    if without_rack and len(without_rack) == len(racks):
-        yield CheckResult(
-            subjects.CLUSTER,
-            f"none of the {pluralize(len(racks), 'live broker')} has a rack",
-            fix=("# server.properties of each broker, then restart it:", *to_fill_in(_SET_RACK)),
-        )
-        return
+    if len(without_rack) == len(racks):
+        return  # only the policy names racks, of controllers
     rows = [(broker_id, rack or "none") for broker_id, rack in sorted(racks.items())]
     others = pluralize(len(racks) - len(without_rack), "other broker has", "other brokers have")
     for broker_id in without_rack:
@@ -73,6 +69,7 @@ def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
     how="Make a plan with the goal rebalance: it moves replicas to other racks before anything "
     "else.",
     source=_DOCUMENTED,
+    needs={Need.RACKS},
     severities={Severity.INFO},
     improves=Measure.ANYTHING,
 )
@@ -128,6 +125,7 @@ def _is_in_one_rack(partitions: PartitionColumns, rack_of: Mapping[int, str]) ->
     "of a small rack hold more than the others, and no plan can even that out.",
     how="Add brokers to the small racks.",
     source=_DOCUMENTED,
+    needs={Need.RACKS},
     thresholds={"most_apart": 0},
 )
 def racks_uneven(facts: AuditFacts, *, most_apart: int) -> Iterator[CheckResult]:
@@ -151,6 +149,7 @@ def racks_uneven(facts: AuditFacts, *, most_apart: int) -> Iterator[CheckResult]
     "replicas are not spread over anything.",
     how="Name what fails together; if all of the cluster does, waive this.",
     source=_DOCUMENTED,
+    needs={Need.RACKS},
 )
 def racks_single(facts: AuditFacts) -> Iterator[CheckResult]:
     rack_of = _known_racks(facts)

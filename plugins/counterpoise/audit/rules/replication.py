@@ -29,10 +29,12 @@ from counterpoise.audit.rule import (
 )
 from counterpoise.audit.rules.listeners import value_of
 from counterpoise.model import subjects
-from counterpoise.model.columns import Ints
+from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.constraints import matching
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import ConfigSource, ConfigValue
+from counterpoise.model.movement import BALANCER_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, join_names, pluralize, verb
@@ -82,7 +84,10 @@ def replication_factor_1(facts: AuditFacts) -> Iterator[CheckResult]:
 )
 def replication_factor_low(facts: AuditFacts, *, least: int) -> Iterator[CheckResult]:
     partitions = facts.partitions
+    # A topic of mixed factors is a finding of `replication-factor-mixed`, and of no other.
+    is_chosen = ~_is_mixed(facts) & ~_is_of_balancer(facts)
     is_low = (partitions.factors > 1) & (partitions.factors < least)
+    is_low &= is_chosen[partitions.topic_of]
     broker_count = len(facts.snapshot.registered_broker_ids)
     for topic, rows in partitions.by_topic(is_low):
         result = _too_few_replicas(facts, topic, rows, f"fewer than {least} replicas", least)
@@ -127,10 +132,7 @@ def _plan_for_factor(facts: AuditFacts, topic: str, factor: int) -> WantedPlan |
 )
 def replication_factor_mixed(facts: AuditFacts) -> Iterator[CheckResult]:
     partitions = facts.partitions
-    lowest = np.full(len(partitions.topics), np.iinfo(np.int64).max, dtype=np.int64)
-    np.minimum.at(lowest, partitions.topic_of, partitions.factors)
-    is_mixed = lowest != _highest_factors(facts)
-    for topic, rows in partitions.by_topic(is_mixed[partitions.topic_of]):
+    for topic, rows in partitions.by_topic(_is_mixed(facts)[partitions.topic_of]):
         factors, counts = np.unique(partitions.factors[rows], return_counts=True)
         pairs = list(zip(factors.tolist(), counts.tolist(), strict=True))
         in_words = ", ".join(f"{count:,} with {factor}" for factor, count in pairs)
@@ -141,6 +143,21 @@ def replication_factor_mixed(facts: AuditFacts) -> Iterator[CheckResult]:
             evidence(("replicas", "partitions"), pairs),
             plan=WantedPlan(Goal.REPLICATION_FACTOR, topics=(topic,), replication_factor=highest),
         )
+
+
+def _is_mixed(facts: AuditFacts) -> Flags:
+    """Return, for each topic, whether its partitions have different replication factors."""
+    partitions = facts.partitions
+    lowest = np.full(len(partitions.topics), np.iinfo(np.int64).max, dtype=np.int64)
+    np.minimum.at(lowest, partitions.topic_of, partitions.factors)
+    return np.asarray(lowest != _highest_factors(facts))
+
+
+def _is_of_balancer(facts: AuditFacts) -> Flags:
+    """Return, for each topic, whether another balancer made it, with two replicas on purpose."""
+    topics = facts.partitions.topics
+    own_topics = matching(chain.from_iterable(BALANCER_TOPICS.values()), topics)
+    return np.array([topic in own_topics for topic in topics], dtype=bool)
 
 
 def _highest_factors(facts: AuditFacts) -> Ints:
@@ -168,6 +185,7 @@ def min_insync_blocks(facts: AuditFacts) -> Iterator[CheckResult]:
     partitions = facts.partitions
     min_insync = partitions.min_insync[partitions.topic_of]
     blocks = (min_insync >= partitions.factors) & (partitions.factors > 1)
+    blocks &= ~_is_of_balancer(facts)[partitions.topic_of]
     for topic, rows in partitions.by_topic(blocks):
         needed = int(min_insync[rows[0]])
         factor = int(partitions.factors[rows].min())
@@ -295,7 +313,6 @@ _DEFAULT_FACTOR: Final = "default.replication.factor"
 _OFFSETS_FACTOR: Final = "offsets.topic.replication.factor"
 _TRANSACTIONS_FACTOR: Final = "transaction.state.log.replication.factor"
 _SHARES_FACTOR: Final = "share.coordinator.state.topic.replication.factor"
-_INTERNAL_FACTORS: Final = (_OFFSETS_FACTOR, _TRANSACTIONS_FACTOR, _SHARES_FACTOR)
 # The topic that each factor is for, and what clients see while brokers cannot create it.
 _WITHOUT_TOPIC: Final = {
     _OFFSETS_FACTOR: ("__consumer_offsets", "consumer groups get no assignment"),
@@ -337,14 +354,29 @@ def _deciding_brokers(facts: AuditFacts) -> list[int]:
     Severity.WARNING,
     title="One replica for internal topics",
     why="When the one broker with a group's offsets is down, the group stops, in all its topics.",
-    how="Set these factors to 3, or to 2 where there are two brokers, before the topics are "
-    "created; afterwards a plan has to add the replicas.",
+    how="Set these factors to 3, or to 2 where there are two brokers. Once a topic exists its "
+    "factor here decides nothing: then a plan has to add the replicas.",
     source=f"{_DOCUMENTED}brokerconfigs_offsets.topic.replication.factor",
     needs={InspectionItem.BROKER_CONFIGS},
 )
 def internal_replication_factor(facts: AuditFacts) -> Iterator[CheckResult]:
     topics = "the internal topic, when it is created,"
-    yield from _factors_of_one(facts, _INTERNAL_FACTORS, topics, facts.broker_configs)
+    yield from _factors_of_one(facts, _missing_topics(facts), topics, facts.broker_configs)
+
+
+def _missing_topics(facts: AuditFacts) -> dict[str, str]:
+    """Return the factors of internal topics that do not exist, and what clients see without them.
+
+    Share groups count where a broker says that they are on (KIP-932).
+    """
+    topics = set(facts.snapshot.topics["topic"].to_pylist())
+    levels = [features.get("share.version") for features in facts.inspection.features.values()]
+    has_share_groups = any(level is not None and (level.finalized or 0) > 0 for level in levels)
+    return {
+        key: consequence
+        for key, (topic, consequence) in _WITHOUT_TOPIC.items()
+        if topic not in topics and (key != _SHARES_FACTOR or has_share_groups)
+    }
 
 
 def _factors_of_one(
@@ -391,19 +423,11 @@ def replication_factor_above_brokers(facts: AuditFacts) -> Iterator[CheckResult]
 
     Nobody asks for a coordinator here to find out: that would create the topic.
     """
-    topics = set(facts.snapshot.topics["topic"].to_pylist())
-    for key, (topic, consequence) in _WITHOUT_TOPIC.items():
-        if topic not in topics and (key != _SHARES_FACTOR or _has_share_groups(facts)):
-            yield from _factors_above(facts, key, consequence, facts.broker_configs)
+    for key, consequence in _missing_topics(facts).items():
+        yield from _factors_above(facts, key, consequence, facts.broker_configs)
     consequence = "topics without a number of replicas of their own cannot be created"
     for result in _factors_above(facts, _DEFAULT_FACTOR, consequence, _deciding_brokers(facts)):
         yield replace(result, severity=Severity.WARNING)
-
-
-def _has_share_groups(facts: AuditFacts) -> bool:
-    """Return whether a broker says that share groups (KIP-932) are on."""
-    levels = [features.get("share.version") for features in facts.inspection.features.values()]
-    return any(level is not None and (level.finalized or 0) > 0 for level in levels)
 
 
 def _factors_above(
