@@ -93,12 +93,13 @@ def _unreachable_bootstrap(case: _Case) -> Iterator[Finding]:
     is_any_reachable = case.connectivity.answered_by is not None
     for endpoint in case.connectivity.unreachable:
         address = endpoint.address
+        start = f"start the broker at {address}, or take {address} out of bootstrap.servers"
         yield Finding(
             "bootstrap-silent",
             Severity.WARNING if is_any_reachable else Severity.CRITICAL,
             subjects.bootstrap_address(address),
             f"bootstrap address {address} does not answer: {endpoint.failure}",
-            fix=(f"start the broker at {address}, or take {address} out of bootstrap.servers",),
+            fix=(endpoint.remedy or start,),
         )
 
 
@@ -166,7 +167,7 @@ def _unreachable_endpoints(case: _Case) -> Iterator[Finding]:
             subjects.broker(broker_id),
             f"bootstrap answers, but broker {broker_id} advertises {endpoint.address}, "
             f"{_failure_clause(failed)}: {_consequence(case, broker_id)}",
-            fix=(fix,),
+            fix=(endpoint.remedy or fix,),
         )
 
 

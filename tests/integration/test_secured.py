@@ -270,6 +270,8 @@ def test_a_mistake_is_one_sentence_whoever_says_it(
     assert not failed["ok"]
     assert re.fullmatch(stage, failed["step"])
     assert re.search(says, failed["said"]), failed["said"]
+    (fix,) = (row["fix"] for row in found["findings"] if row["rule"] == "bootstrap-silent")
+    assert "start the broker" not in fix[0], "it is running"
     lines = typed(shell, "snapshot", "--cluster", "demo", code=3).err.splitlines()
     assert f"  {address}: {failed['step']}: {failed['said']}" in lines
     assert not (shell.folder / "store").exists()
@@ -357,6 +359,10 @@ def test_a_certificate_that_has_expired_on_one_broker(
         ("bootstrap-one-rack", "cluster"),  # broker 3, one of two that answer, names none
         ("not-answered", "broker 2"),
     }
+    of_broker_2 = [row for row in document["findings"] if "2" in row["subject"]]
+    fixes = {row["rule"]: row["fix"] for row in of_broker_2}
+    renew = ["# renew it, and make the broker load the new one"]
+    assert fixes["advertised-unreachable"] == renew, "what it advertises is right"
     (row,) = [row for row in document["findings"] if row["rule"] == "certificate-expires"]
     assert row["severity"] == "critical"
     assert row["seen"].startswith(f"the certificate of {secured.at('MIXED', 2)} expired at ")

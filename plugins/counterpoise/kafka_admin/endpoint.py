@@ -47,6 +47,7 @@ from counterpoise.kafka_admin.connection import (
     ssl_context,
 )
 from counterpoise.model.connectivity import (
+    NO_RESPONSE,
     NOT_AN_ADDRESS,
     Certificate,
     ConnectionStage,
@@ -301,7 +302,7 @@ class EndpointChecker:
         if isinstance(error, TimeoutError):
             is_tls = stage is ConnectionStage.TLS
             seconds = CONNECT_TIMEOUT_SECONDS if is_tls else self._response_seconds
-            return stage, f"no response within {seconds:g} s"
+            return stage, f"{NO_RESPONSE} {seconds:g} s"
         if isinstance(error, AuthenticationRefusedError | ClusterError):
             return stage, str(error)
         is_connection_error = isinstance(error, kafka_errors.KafkaError | OSError)

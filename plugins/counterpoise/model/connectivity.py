@@ -40,6 +40,11 @@ class ConnectionStage(StrEnum):
     METADATA = "metadata"
 
 
+NO_RESPONSE: Final = "no response within"
+_BEFORE_THE_BROKER: Final = (ConnectionStage.RESOLVE, ConnectionStage.TCP)
+_AS_NAMED: Final = "put right what the failed step names, in these settings or at that listener"
+
+
 @dataclass(frozen=True, slots=True)
 class StageResult:
     """How one stage of one connection went."""
@@ -119,6 +124,16 @@ class EndpointCheck:
         """Return the failed stage with its reason, as `tcp: Connection refused`; "" if none."""
         failed = self.failed_stage
         return "" if failed is None else f"{failed.stage}: {failed.detail}"
+
+    @property
+    def remedy(self) -> str:
+        """Return what mends the failed stage, where the cause is between client and broker: the
+        end of its reason. "" where the broker is down, or its address or the network is wrong.
+        """
+        failed = self.failed_stage
+        if failed is None or failed.stage in _BEFORE_THE_BROKER or NO_RESPONSE in failed.detail:
+            return ""
+        return failed.detail.partition("; ")[2] or _AS_NAMED
 
     @property
     def cluster_id(self) -> str | None:

@@ -176,6 +176,17 @@ def test_brokers_that_tell_different_things_of_one_cluster_are_named() -> None:
 # -- where brokers send clients to
 
 
+def test_a_listener_that_is_right_stays_in_the_line_to_fill_in() -> None:
+    cluster = healthy()
+    cluster.configs.static[3]["advertised.listeners"] = (
+        "CLIENT://localhost:9092,INSIDE://[2001:db8::3]:9094"
+    )
+    (finding,) = findings_of("advertised-loopback", facts(cluster))
+    host = "HOST-THAT-CLIENTS-RESOLVE"
+    listeners = f"CLIENT://{host}:9092,INSIDE://[2001:db8::3]:9094"
+    assert finding.fix[-1] == f"# advertised.listeners={listeners}"
+
+
 def test_an_endpoint_that_is_not_reached_names_what_cannot_be_used() -> None:
     dead = endpoint("kafka3.internal:9092", failed=ConnectionStage.RESOLVE, said="name not known")
     finding = findings_of("advertised-unreachable", with_advertised(3, dead))[0]
@@ -183,6 +194,9 @@ def test_an_endpoint_that_is_not_reached_names_what_cannot_be_used() -> None:
     assert "kafka3.internal:9092: resolve: name not known" in finding.summary
     assert "4 topics" in finding.summary
     assert finding.fix[-1] == "# advertised.listeners=CLIENT://HOST-THAT-CLIENTS-RESOLVE:9092"
+    refused = endpoint("broker-3:9092", failed=ConnectionStage.TLS, said="it expired; renew it")
+    finding = findings_of("advertised-unreachable", with_advertised(3, refused))[0]
+    assert finding.fix == ("# renew it",), "what the broker advertises is right"
     assert subjects("advertised-unreachable", with_advertised(3, None)) == [
         ("broker 3", Severity.UNKNOWN)
     ]

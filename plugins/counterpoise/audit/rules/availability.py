@@ -248,13 +248,23 @@ def broker_fenced(facts: AuditFacts) -> Iterator[CheckResult]:
         yield CheckResult(
             subjects.broker(broker_id),
             f"broker {broker_id} is not live; it holds {held}",
-            fix=(
-                f"# start broker {broker_id}; or, if it will not come back and holds nothing:",
-                unregister(broker_id),
-            ),
+            fix=_start_or_replace(broker_id, is_empty=not replica_count),
             plan=WantedPlan(Goal.REPAIR) if replica_count else None,
             severity=Severity.CRITICAL if replica_count else Severity.WARNING,
         )
+
+
+def _start_or_replace(broker_id: int, *, is_empty: bool) -> tuple[str, ...]:
+    """Return what takes the broker off the list; Kafka may not know one that holds replicas."""
+    if is_empty:
+        return (
+            f"# start broker {broker_id}; or, if it will not come back:",
+            unregister(broker_id),
+        )
+    return (
+        f"# start broker {broker_id}; or, if it will not come back, make the plan, and unregister "
+        "it when it holds nothing",
+    )
 
 
 # -- replicas that stay out of sync

@@ -116,7 +116,7 @@ def bootstrap_dead_address(facts: AuditFacts) -> Iterator[CheckResult]:
             subjects.bootstrap_address(check.address),
             f"of {count}, {check.address} does not respond: {check.failure}",
             stage_table(check),
-            fix=_list_without(facts, check.address),
+            fix=(f"# {check.remedy}",) if check.remedy else _list_without(facts, check.address),
             severity=None if connectivity.answered_by else Severity.CRITICAL,
         )
 

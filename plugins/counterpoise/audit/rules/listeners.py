@@ -10,7 +10,7 @@ than the one used here are known from the brokers' configs only.
 """
 
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,6 +43,7 @@ from counterpoise.model.words import join_ids, join_names, list_brokers, plurali
 ADVERTISED: Final = "advertised.listeners"
 LISTENERS: Final = "listeners"
 PROTOCOL_MAP: Final = "listener.security.protocol.map"
+_HOST_TO_FILL_IN: Final = "HOST-THAT-CLIENTS-RESOLVE"
 _LOCAL_NAMES: Final = ("", "localhost", "localhost.localdomain", "ip6-localhost")
 
 
@@ -55,6 +56,11 @@ class Listener:
     @property
     def endpoint(self) -> str:
         return f"{self.host}:{self.port}"
+
+    @property
+    def endpoint_in_config(self) -> str:
+        """Return the endpoint as server.properties has it: an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else self.endpoint
 
 
 def listeners_of(text: str | None) -> tuple[Listener, ...]:
@@ -113,13 +119,23 @@ def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def server_properties(broker_id: int, configs: Configs) -> tuple[str, ...]:
-    """Return the line of server.properties to fill in, with what the broker advertises now."""
+def server_properties(
+    broker_id: int, configs: Configs, wrong_endpoints: Container[str]
+) -> tuple[str, ...]:
+    """Return the line of server.properties to fill in, with what the broker advertises now.
+
+    Hosts are to be filled in where they are wrong; everywhere, where none of `wrong_endpoints` is
+    in the configs.
+    """
     key = ADVERTISED if ADVERTISED in configs else LISTENERS
     configured = listeners_of(value_of(configs, key))
     listeners = configured or (Listener("LISTENER", "", "PORT"),)
+    wrong = [listener for listener in listeners if listener.endpoint in wrong_endpoints]
     values = [
-        f"{listener.name}://HOST-THAT-CLIENTS-RESOLVE:{listener.port}" for listener in listeners
+        f"{listener.name}://{_HOST_TO_FILL_IN}:{listener.port}"
+        if listener in (wrong or listeners)
+        else f"{listener.name}://{listener.endpoint_in_config}"
+        for listener in listeners
     ]
     return (
         f"# server.properties of broker {broker_id}, then restart it:",
@@ -168,7 +184,9 @@ def advertised_unreachable(facts: AuditFacts) -> Iterator[CheckResult]:
             f"broker {broker_id} advertises {check.address}: {check.failure}"
             f"{affected if topics else ''}",
             stage_table(check),
-            fix=_advertise(facts, broker_id),
+            fix=(f"# {check.remedy}",)
+            if check.remedy
+            else _advertise(facts, broker_id, [check.address]),
         )
 
 
@@ -202,7 +220,7 @@ def advertised_wrong_broker(facts: AuditFacts) -> Iterator[CheckResult]:
                 f"broker {broker_id} advertises {check.address}, where {check.actual_broker} "
                 "responds",
                 stage_table(check),
-                fix=_advertise(facts, broker_id),
+                fix=_advertise(facts, broker_id, [check.address]),
             )
 
 
@@ -245,7 +263,9 @@ def advertised_duplicate(facts: AuditFacts) -> Iterator[CheckResult]:
             f"{list_brokers(brokers)} all advertise {endpoint}: clients of all of them reach "
             "one broker",
             evidence(("broker", "endpoint"), rows),
-            fix=tuple(line for broker_id in brokers for line in _advertise(facts, broker_id)),
+            fix=tuple(
+                line for broker_id in brokers for line in _advertise(facts, broker_id, [endpoint])
+            ),
         )
 
 
@@ -280,7 +300,7 @@ def _brokers_advertising(
                 subjects.broker(broker_id),
                 f"broker {broker_id} {text.format(endpoints)}",
                 evidence(("listener", "host", "port"), rows),
-                fix=_advertise(facts, broker_id),
+                fix=_advertise(facts, broker_id, [listener.endpoint for listener in wrong]),
             )
 
 
@@ -336,8 +356,12 @@ def _advertised_listeners(facts: AuditFacts) -> dict[int, list[Listener]]:
     return listeners_by_broker
 
 
-def _advertise(facts: AuditFacts, broker_id: int) -> tuple[str, ...]:
-    return server_properties(broker_id, facts.inspection.broker_configs.get(broker_id, {}))
+def _advertise(
+    facts: AuditFacts, broker_id: int, wrong_endpoints: Iterable[str]
+) -> tuple[str, ...]:
+    configs = facts.inspection.broker_configs.get(broker_id, {})
+    wrong_endpoints = [endpoint.replace("[", "").replace("]", "") for endpoint in wrong_endpoints]
+    return server_properties(broker_id, configs, wrong_endpoints)
 
 
 # -- Certificates that brokers present: when they expire, and for which hosts they are
