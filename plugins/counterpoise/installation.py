@@ -227,12 +227,13 @@ class Installation:
     def _connected(self, name: str, settings: ConnectionSettings) -> "Iterator[ClusterAdmin]":
         admin = (self.connect_to or connect_by_discovery)(settings)
         try:
-            self._check_identity(name, admin.describe_cluster().cluster_id)
+            self.check_identity(name, admin.describe_cluster().cluster_id)
             yield admin
         finally:
             admin.close()
 
-    def _check_identity(self, name: str, cluster_id: str) -> None:
+    def check_identity(self, name: str, cluster_id: str) -> None:
+        """Raise WrongClusterError where `name` stands for another cluster; pin it otherwise."""
         cluster = self.cluster(name)
         pinned = cluster.pinned_cluster_id
         meant = self.settings.named(cluster_id, self.ledger.pinned_clusters())

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 
 from counterpoise.errors import ClusterError, NotPermittedError, UnsupportedRequestError
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition, tiered_topics
+from counterpoise.model.connectivity import ClusterMetadata
 from counterpoise.model.inspection import TOPIC_KEYS, Inspection, InspectionItem, Quorum
 from counterpoise.model.kafka import (
     CORDONED_LOG_DIRS,
@@ -94,6 +95,8 @@ def take_snapshot(
     """
     guarded = _GuardedReads(may_hide_brokers)
     description = reader.describe_cluster()
+    # First: without an active controller this fails within seconds, the others within a minute.
+    quorum = guarded.read("metadata quorum", reader.describe_quorum)
     topics, reassignments = _read_topics(reader, guarded)
     log_dirs = guarded.read("log dirs and sizes", reader.describe_log_dirs) or ()
     stored = _stored_replicas(log_dirs)
@@ -104,7 +107,6 @@ def take_snapshot(
     topic_configs = _read_topic_configs(reader, topics)
     read_rates = partial(_read_broker_rates, reader, description)
     broker_configs = guarded.read("throttle rates of brokers", read_rates) or {}
-    quorum = guarded.read("metadata quorum", reader.describe_quorum)
     offsets = reader.list_offsets([key for key, p in partitions if p.leader is not None])
     guarded.warn_of_hidden()
     topic_table = _topics(topics, topic_configs)
@@ -123,6 +125,39 @@ def take_snapshot(
             "quorum": _quorum(quorum),
             "log_dirs": _log_dirs(description, log_dirs, broker_configs),
             "throttles": _throttles({**broker_configs, **topic_configs}),
+        },
+    )
+
+
+def snapshot_of_metadata(
+    metadata: ClusterMetadata,
+    *,
+    cluster: str,
+    cluster_id: str,
+    snapshot_id: str = "",
+    observed_at: datetime | None = None,
+    security_protocol: str = "PLAINTEXT",
+) -> ClusterSnapshot:
+    """Return what one broker's metadata has of a snapshot: brokers, topics, leaders and ISR.
+
+    Sizes, configs, offsets and throttles are not known; the quorum is not.
+    """
+    description = ClusterDescription(cluster_id, metadata.brokers)
+    partitions = _partitions_of(metadata.topics)
+    return ClusterSnapshot(
+        snapshot_id=snapshot_id,
+        cluster=cluster,
+        cluster_id=cluster_id,
+        observed_at=observed_at,
+        tables={
+            "brokers": _brokers(description, (), partitions),
+            "topics": _topics(metadata.topics, {}),
+            "partitions": _partitions(partitions, {}, {}, {}, frozenset()),
+            "replicas": _replicas(partitions, {}),
+            "listeners": _listeners(description, security_protocol),
+            "quorum": _quorum(None),
+            "log_dirs": _log_dirs(description, (), {}),
+            "throttles": _throttles({}),
         },
     )
 

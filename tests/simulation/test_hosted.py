@@ -219,7 +219,7 @@ def test_what_a_provider_shows_nobody_is_not_known_where_no_run_is_open(
         assert (typed.code, "CLUSTER_AUTHORIZATION_FAILED" in typed.err) == (3, True)
         return
     assert typed.code == 0, typed.err
-    hidden = "reassignments, log dirs and sizes, metadata quorum"
+    hidden = "metadata quorum, reassignments, log dirs and sizes"
     assert f"may not read them: {hidden}" in caplog.text
     assert typed.out.count("not known") == 2, "the bytes of two brokers"
     partitions = json.loads((shell.folder / "state.json").read_text())["partitions"]

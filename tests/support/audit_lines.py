@@ -107,6 +107,7 @@ NOT_EXECUTED: Final = {
     "not-answered": _DECISION,
     "partitions-in-one-rack": "its plan is that of a cluster whose racks are of several brokers",
     "partitions-per-broker": _DECISION,
+    "quorum-no-leader": _DECISION,
     "quorum-one-rack": _DECISION,
     "racks-missing": _PLACE,
     "racks-single": _DECISION,

@@ -18,6 +18,8 @@ from counterpoise.model.connectivity import (
     ConnectionStage,
     EndpointCheck,
     MetadataResponse,
+    QuorumCheck,
+    VoterCheck,
 )
 from counterpoise.model.inspection import FeatureLevel
 from counterpoise.model.kafka import (
@@ -79,6 +81,16 @@ def bootstrap_of_rack(racks: str) -> AuditFacts:
 def another_cluster(cluster_id: str) -> AuditFacts:
     metadata = MetadataResponse(cluster_id, ())
     return bootstrap((*LIST, endpoint("other:9092", metadata=metadata)))
+
+
+def quorum_answered(by: tuple[str, ...]) -> AuditFacts:
+    """Of brokers 1 and 2 those in `by` got an answer of the active controller."""
+    given = facts()
+    asked = ("broker-1:9092", "broker-2:9092")
+    silent = tuple(address for address in asked if address not in by)
+    voters = () if by else (VoterCheck("kafka:9093", 101, False, "nobody listens there"),)
+    check = QuorumCheck(by, silent, 101 if by else None, 5.0, voters)
+    return replace(given, connectivity=connectivity(given.snapshot, quorum=check))
 
 
 def metadata(port: int) -> AuditFacts:

@@ -65,6 +65,7 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     "certificate-expires": each(on.with_certificate, {"days": 29}, {"days": 31}),
     "certificate-other-host": each(on.with_certificate, {"matches": False}, {"matches": True}),
     # controllers
+    "quorum-no-leader": each(on.quorum_answered, (), ("broker-1:9092", "broker-2:9092")),
     "quorum-size": each(on.voters, (101, 102), (101, 102, 103)),
     "quorum-one-rack": each(on.quorum_racks, "aab", "abc"),
     "quorum-static": each(on.directory_id, None, "5f9d1c52-3c53-4b3e-8e5f-0d8d9d8f5b11"),

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Final
 
 from counterpoise.audit import unavailable_data
-from counterpoise.audit.rule import Rule, rules_of
+from counterpoise.audit.rule import Need, Rule, rules_of
 from counterpoise.audit.rules import (
     availability,
     balance,
@@ -28,9 +28,9 @@ from counterpoise.audit.rules import (
 
 # In the order of docs/audit-rules.md, which has a chapter for each area.
 _MODULES_BY_AREA: Final = {
+    "controllers": (controllers,),
     "bootstrap": (bootstrap,),
     "advertised listeners": (listeners,),
-    "controllers": (controllers,),
     "replication": (replication,),
     "availability now": (availability,),
     "racks": (racks,),
@@ -47,3 +47,16 @@ RULES_BY_AREA: Final[Mapping[str, tuple[Rule, ...]]] = {
     for area, modules in _MODULES_BY_AREA.items()
 }
 RULES: Final[tuple[Rule, ...]] = tuple(chain.from_iterable(RULES_BY_AREA.values()))
+# What keeps clients from the cluster, and us from a snapshot of it.
+CONNECTION_RULES: Final[tuple[Rule, ...]] = (
+    controllers.quorum_no_leader,
+    *(rule for rule in rules_of(bootstrap) if Need.HISTORY not in rule.needs),
+    *rules_of(listeners),
+)
+# What `doctor` checks, and an audit where no snapshot can be made: these rules need connections,
+# brokers and leaders alone.
+RULES_WITHOUT_SNAPSHOT: Final[tuple[Rule, ...]] = (
+    *CONNECTION_RULES,
+    availability.partitions_offline,
+    availability.broker_fenced,
+)

@@ -19,12 +19,13 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Final
 
-from counterpoise.audit import RULES, RULES_BY_AREA
+from counterpoise.audit import RULES, RULES_BY_AREA, RULES_WITHOUT_SNAPSHOT
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import UNKNOWN_PREFIX, CheckResult, Rule
+from counterpoise.audit.rule import UNKNOWN_PREFIX, CheckResult, Rule, unknown
 from counterpoise.audit.rules.availability import replica_long_out_of_sync
 from counterpoise.audit.rules.leftovers import reassignment_stalled
 from counterpoise.audit.unavailable_data import (
+    SNAPSHOT,
     absent_needs,
     data_not_available,
     not_applicable,
@@ -128,6 +129,8 @@ def _inapplicable_reason(rule: Rule, facts: AuditFacts) -> str:
 
 
 def _results(rule: Rule, facts: AuditFacts) -> list[CheckResult]:
+    if facts.snapshot_failure and rule not in (*RULES_WITHOUT_SNAPSHOT, data_not_available):
+        return [unknown(facts.snapshot_failure, causes=(SNAPSHOT,))]
     if unknown_results := absent_needs(facts, rule.needs):
         return unknown_results
     return [*rule.results(facts), *partial_needs(facts, rule.needs)]

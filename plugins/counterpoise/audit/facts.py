@@ -188,7 +188,9 @@ class AuditFacts:
 
     `thresholds` are by rule id: the rules' defaults, and over them the policy's values.
     `past` is None where the cluster has no history. The throttles of the run `active_run_id` are
-    no leftovers. `kept_empty` are the requests that keep brokers empty, by broker id.
+    no leftovers. `kept_empty` are the requests that keep brokers empty, by broker id. With
+    `snapshot_failure`, why there is no snapshot, `snapshot` has only what the connectivity check
+    read: brokers, and leaders of partitions.
     """
 
     now: datetime  # UTC
@@ -201,6 +203,7 @@ class AuditFacts:
     active_run_id: str | None = None
     kept_empty: Mapping[int, ControlRequest] = field(default_factory=dict)
     typed_words: tuple[str, ...] = ()  # see `cluster_words`
+    snapshot_failure: str | None = None
 
     @property
     def cluster_words(self) -> tuple[str, ...]:

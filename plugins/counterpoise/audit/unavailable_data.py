@@ -24,7 +24,8 @@ from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, list_brokers
 
 LOG_DIRS: Final = "log dirs"  # read with the snapshot
-CONNECTIVITY: Final = "walk"  # a subject: see model/subjects.py
+SNAPSHOT: Final = "snapshot"  # these are subjects: see model/subjects.py
+CONNECTIVITY: Final = "walk"
 _NO_CONNECTIVITY_CHECK: Final = "the connectivity check of the endpoints was not run, or it failed"
 _DEFAULT_REASONS: Final[Mapping[str, str]] = {
     CONNECTIVITY: _NO_CONNECTIVITY_CHECK,
@@ -71,6 +72,8 @@ def absent_needs(facts: AuditFacts, needs: Collection[str]) -> list[CheckResult]
 
 def not_applicable(facts: AuditFacts, needs: Collection[str]) -> str:
     """Return what the cluster does not have of what a rule is about; "" if it has all of it."""
+    if facts.snapshot_failure:
+        return ""  # what is missing is not known
     if Need.HISTORY in needs and facts.past is None:
         return "no history yet: it begins with the first snapshots"
     if Need.RACKS in needs and not facts.has_racks:
@@ -131,6 +134,8 @@ def unavailable_by_cause(facts: AuditFacts) -> Mapping[str, tuple[str, ...]]:
     for item, brokers in brokers_by_item.items():
         if live_broker_ids and not brokers:
             by_cause[item] = (item,)
+    if facts.snapshot_failure:
+        by_cause[SNAPSHOT] = (SNAPSHOT,)
     if InspectionItem.QUORUM in facts.inspection.unavailable:
         by_cause[InspectionItem.QUORUM] = (InspectionItem.QUORUM,)
     if facts.connectivity is None:
@@ -140,6 +145,8 @@ def unavailable_by_cause(facts: AuditFacts) -> Mapping[str, tuple[str, ...]]:
 
 def reason_for(facts: AuditFacts, item: str) -> str:
     """Return why `item` is unavailable."""
+    if item == SNAPSHOT and facts.snapshot_failure:
+        return facts.snapshot_failure
     default = _DEFAULT_REASONS.get(item, "not reported")
     return facts.inspection.unavailable.get(item, default)
 
@@ -147,6 +154,8 @@ def reason_for(facts: AuditFacts, item: str) -> str:
 def _reporting_brokers(facts: AuditFacts) -> dict[str, frozenset[int]]:
     """Return the brokers that responded, by what is requested from every live broker."""
     inspection = facts.inspection
+    if facts.snapshot_failure:
+        return {InspectionItem.BROKER_CONFIGS: frozenset(inspection.broker_configs)}
     log_dir_brokers = facts.snapshot.log_dirs["broker_id"].unique().to_pylist()
     return {
         InspectionItem.BROKER_CONFIGS: frozenset(inspection.broker_configs),

@@ -37,7 +37,12 @@ from counterpoise.kafka_admin.connection import (
 )
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import MetadataResponse
-from counterpoise.model.kafka import BrokerDescription, PartitionDescription
+from counterpoise.model.kafka import (
+    BrokerDescription,
+    ConfigSource,
+    ConfigValue,
+    PartitionDescription,
+)
 from counterpoise.model.words import join_ids
 
 DEFAULT_MAX_BYTES: Final = 100_000_000  # of one response
@@ -416,3 +421,20 @@ def by_id(brokers: Sequence[BrokerDescription]) -> tuple[BrokerDescription, ...]
 def none_if_negative(number: int | None) -> int | None:
     """Return None for -1, which is Kafka's "not known"."""
     return None if number is None or number < 0 else number
+
+
+# -- Configs in a response, as values
+
+
+_SOURCES: Final = {
+    1: ConfigSource.DYNAMIC_TOPIC,
+    2: ConfigSource.DYNAMIC_BROKER,
+    3: ConfigSource.DYNAMIC_DEFAULT_BROKER,
+    4: ConfigSource.STATIC_BROKER,
+    5: ConfigSource.DEFAULT,
+}
+
+
+def config_value(entry: Any) -> ConfigValue:
+    """Return a config with the level that its value is from."""
+    return ConfigValue(entry.value, _SOURCES.get(entry.config_source, ConfigSource.OTHER))

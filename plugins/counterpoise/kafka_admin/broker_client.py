@@ -111,14 +111,20 @@ class BrokerClient:
 
     # -- requests
 
-    def read(self, request: Any, what: str, broker_id: int | None = None) -> Any:
-        """Return the response of `broker_id`, or of any broker.
+    def read(
+        self,
+        request: Any,
+        what: str,
+        broker_id: int | None = None,
+        seconds: float | None = None,
+    ) -> Any:
+        """Return the response of `broker_id`, or of any broker; it has `seconds` to respond.
 
         `what` is for messages, as "the log dirs". Raises BrokerUnresponsiveError when that broker
         does not respond, ClusterUnreachableError when none does, UnsupportedRequestError when it is
         too old.
         """
-        response = self.read_each([BrokerRequest(broker_id, request)])[0]
+        response = self.read_each([BrokerRequest(broker_id, request, seconds)])[0]
         if not isinstance(response, Failure):
             return response
         if response.is_unsupported:

@@ -21,7 +21,7 @@ from typing import Any, Final
 from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 from counterpoise.errors import BrokerUnresponsiveError, UnknownOutcomeError
-from counterpoise.kafka_admin.address_connection import UNRESPONSIVE_AFTER_SECONDS
+from counterpoise.kafka_admin.address_connection import UNRESPONSIVE_AFTER_SECONDS, config_value
 from counterpoise.kafka_admin.broker_client import (
     BrokerClient,
     BrokerRequest,
@@ -51,20 +51,12 @@ from counterpoise.model.kafka import (
     ConfigOperation,
     ConfigResource,
     ConfigResourceType,
-    ConfigSource,
     ConfigValue,
 )
 
 # Numbers of the protocol.
 _TYPES: Final = {ConfigResourceType.TOPIC: 2, ConfigResourceType.BROKER: 4}
 _TYPES_BACK: Final = {number: type_ for type_, number in _TYPES.items()}
-_SOURCES: Final = {
-    1: ConfigSource.DYNAMIC_TOPIC,
-    2: ConfigSource.DYNAMIC_BROKER,
-    3: ConfigSource.DYNAMIC_DEFAULT_BROKER,
-    4: ConfigSource.STATIC_BROKER,
-    5: ConfigSource.DEFAULT,
-}
 _OPERATIONS: Final = {
     ConfigOperation.SET: 0,
     ConfigOperation.DELETE: 1,
@@ -171,12 +163,7 @@ def _values_by_resource(
             acl = DESCRIBE_CONFIGS_OF_TOPICS if resource.is_topic else DESCRIBE_CONFIGS_OF_BROKERS
             what = f"the configs of {resource.type} {resource.name}"
             raise_for(result.error_code, result.error_message, what, acl, broker_client)
-        values[resource] = {
-            entry.name: ConfigValue(
-                entry.value, _SOURCES.get(entry.config_source, ConfigSource.OTHER)
-            )
-            for entry in result.configs
-        }
+        values[resource] = {entry.name: config_value(entry) for entry in result.configs}
     return values
 
 

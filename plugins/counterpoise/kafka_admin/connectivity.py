@@ -8,10 +8,12 @@ advertised endpoints. So a cluster whose advertised endpoints are all wrong is d
 same.
 """
 
+import socket
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 
@@ -19,16 +21,19 @@ import kafka.errors as kafka_errors
 
 from counterpoise.errors import BrokerUnresponsiveError, ClusterError, UnsupportedRequestError
 from counterpoise.kafka_admin import reading
-from counterpoise.kafka_admin.address_connection import none_if_negative
+from counterpoise.kafka_admin.broker_client import is_refusal
 from counterpoise.kafka_admin.connection import ConnectionSettings, join_address, split_address
-from counterpoise.kafka_admin.endpoint import EndpointChecker
-from counterpoise.kafka_admin.reading import describe_quorum
+from counterpoise.kafka_admin.endpoint import CONNECT_TIMEOUT_SECONDS, EndpointChecker
 from counterpoise.model.acl import Acl
 from counterpoise.model.connectivity import (
+    CONTROLLERS,
+    VOTERS,
     ClusterMetadata,
     ConnectivityCheck,
     EndpointCheck,
     MetadataResponse,
+    QuorumCheck,
+    VoterCheck,
 )
 from counterpoise.model.kafka import BrokerDescription
 
@@ -36,6 +41,9 @@ Place = TypeVar("Place", bound=Hashable)
 Progress = Callable[[int, int], None]  # gets how many checks are done, of how many
 
 _MAX_PARALLEL: Final = 128
+_MAX_ASKED_FOR_QUORUM: Final = 20
+_QUORUM_SECONDS: Final = 5.0  # longer than an election takes
+_NOBODY: Final = -1
 _TIME_SECONDS: Final = 60.0  # after that no further check is begun, however many are left
 _LARGE_RESPONSE_SECONDS: Final = 60.0  # a million partitions take their time
 _LARGE_RESPONSE_BYTES: Final = 1_000_000_000
@@ -79,13 +87,98 @@ def check_connectivity(
             advertised |= checks.of(_reachable(advertised), check_advertised)
     unchecked = [address for address in settings.bootstrap_servers if address not in bootstrap]
     unchecked += [join_address(b.host, b.port) for b in brokers if b not in advertised]
-    return ConnectivityCheck(
+    found = ConnectivityCheck(
         settings.security_protocol,
         tuple(bootstrap[address] for address in settings.bootstrap_servers if address in bootstrap),
         {broker.broker_id: check for broker, check in advertised.items()},
         settings.warnings,
         tuple(unchecked),
     )
+    return replace(found, quorum=_check_quorum(checker, found))
+
+
+# -- Whether brokers reach the active controller, and which controllers listen
+#
+# A broker forwards DescribeQuorum to the active controller. Without one it waits for 60 s and then
+# responds with REQUEST_TIMED_OUT, while it responds to Metadata at once.
+
+
+def _check_quorum(checker: EndpointChecker, connectivity: ConnectivityCheck) -> QuorumCheck | None:
+    """Ask brokers of the cluster, in parallel, who leads the metadata quorum.
+
+    None: the cluster has ZooKeeper, or nobody can be asked.
+    """
+    endpoints = (*connectivity.advertised.values(), *connectivity.bootstrap)
+    addresses = dict.fromkeys(
+        endpoint.address
+        for endpoint in endpoints
+        if endpoint.is_reachable and endpoint.cluster_id == connectivity.cluster_id
+    )
+    asked = list(addresses)[:_MAX_ASKED_FOR_QUORUM]
+    if not asked:
+        return None
+    with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
+        responses = dict(zip(asked, pool.map(partial(_ask_quorum, checker), asked), strict=True))
+        if any(response.is_unsupported for response in responses.values()):
+            return None
+        answered = tuple(address for address in asked if responses[address].is_answered)
+        voters = () if answered else tuple(pool.map(_check_voter, *_voters_of(connectivity)))
+    told = (responses[address].leader_id for address in answered)
+    leader_ids = [leader_id for leader_id in told if leader_id is not None]
+    return QuorumCheck(
+        answered,
+        tuple(address for address in asked if address not in answered),
+        leader_ids[0] if leader_ids else None,
+        _QUORUM_SECONDS,
+        voters,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _QuorumResponse:
+    """What one broker said about the metadata quorum."""
+
+    is_answered: bool = False  # by the active controller
+    is_unsupported: bool = False  # the cluster has ZooKeeper
+    leader_id: int | None = None  # None: not told
+
+
+def _ask_quorum(checker: EndpointChecker, address: str) -> _QuorumResponse:
+    try:
+        with closing(checker.connect(*split_address(address))) as connection:
+            response = connection.send(reading.quorum_request(), _QUORUM_SECONDS)
+    except kafka_errors.IncompatibleBrokerVersion:
+        return _QuorumResponse(is_unsupported=True)
+    except (OSError, kafka_errors.KafkaError, ClusterError):
+        return _QuorumResponse()
+    if is_refusal(response.error_code):
+        return _QuorumResponse(is_answered=True)
+    leader_ids = [p.leader_id for topic in response.topics for p in topic.partitions]
+    is_answered = response.error_code == 0 and max(leader_ids, default=_NOBODY) > _NOBODY
+    return _QuorumResponse(is_answered, leader_id=leader_ids[0] if is_answered else None)
+
+
+def _voters_of(connectivity: ConnectivityCheck) -> tuple[list[int | None], list[str]]:
+    """Return ids and addresses of the voters, by the configs of the first broker with some."""
+    for configs in connectivity.broker_configs.values():
+        texts = (configs[key].value for key in (VOTERS, CONTROLLERS) if key in configs)
+        entries = [entry.strip() for text in texts for entry in (text or "").split(",")]
+        pairs = [entry.rpartition("@") for entry in entries if entry]
+        if pairs:
+            ids = [int(node_id) if node_id.isdigit() else None for node_id, _, _ in pairs]
+            return ids, [address for _, _, address in pairs]
+    return [], []
+
+
+def _check_voter(node_id: int | None, address: str) -> VoterCheck:
+    """Find out whether anybody listens at a voter's address; nothing is sent there."""
+    try:
+        socket.create_connection(split_address(address), CONNECT_TIMEOUT_SECONDS).close()
+    except ConnectionRefusedError:
+        return VoterCheck(address, node_id, False, "nobody listens there")
+    except (OSError, ValueError) as error:
+        return VoterCheck(address, node_id, None, f"not known from here ({error})")
+    return VoterCheck(address, node_id, True, "it accepts connections")
 
 
 class _Checks:
@@ -170,14 +263,13 @@ def read_cluster_metadata(
     try:
         with closing(AddressClient(settings, endpoint.address)) as client:
             cluster = _read(client, reading.describe_cluster, "the fenced brokers", unavailable)
-            quorum = _read(client, describe_quorum, "the active controller", unavailable)
             topics = reading.describe_topics(client, None)
     except ClusterError:
         return None
     return ClusterMetadata(
         brokers=endpoint.metadata.brokers if cluster is None else cluster.brokers,
         topics=topics,
-        controller_id=None if quorum is None else none_if_negative(quorum.leader_id),
+        controller_id=None if connectivity.quorum is None else connectivity.quorum.leader_id,
         unavailable=tuple(unavailable),
     )
 

@@ -17,7 +17,7 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -37,6 +37,7 @@ from counterpoise.kafka_admin.address_connection import (
     DEFAULT_MAX_BYTES,
     AddressConnection,
     AuthenticationRefusedError,
+    config_value,
     read_metadata,
 )
 from counterpoise.kafka_admin.connection import (
@@ -49,18 +50,21 @@ from counterpoise.kafka_admin.connection import (
 from counterpoise.model.connectivity import (
     NO_RESPONSE,
     NOT_AN_ADDRESS,
+    WALK_CONFIGS,
     Certificate,
     ConnectionStage,
     EndpointCheck,
     MetadataResponse,
     StageResult,
 )
+from counterpoise.model.kafka import ConfigValue
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_moment
 
 RESPONSE_SECONDS: Final = 5.0
 _BROKER_RESOURCE: Final = 4  # the protocol's number of that resource type
 _INVALID_REQUEST: Final = 42
+_NO_BROKER: Final = -1
 # "Unexpected broker id, expected 1 or empty string, but received 2": broker 1 responded.
 _ACTUAL_ID: Final = re.compile(r"\bexpected (\d{1,9})\b")
 
@@ -81,6 +85,7 @@ class _Progress:
     metadata: MetadataResponse | None = None
     actual_broker_id: int | None = None
     is_expected_broker: bool | None = None
+    configs: Mapping[str, ConfigValue] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
@@ -95,6 +100,7 @@ class _Progress:
             metadata=self.metadata,
             is_expected_broker=self.is_expected_broker,
             actual_broker_id=self.actual_broker_id,
+            configs=self.configs,
         )
 
 
@@ -133,8 +139,7 @@ class EndpointChecker:
         try:
             with closing(self._connect(progress)) as connection:
                 self._request_metadata(progress, connection, topics)
-                if expected_broker is not None:
-                    self._check_identity(progress, connection, expected_broker)
+                self._read_identity(progress, connection, expected_broker)
         except _StageFailedError:
             pass
         return progress.as_check()
@@ -232,31 +237,43 @@ class EndpointChecker:
             progress.metadata = read_metadata(connection, topics, self._response_seconds)
             details.append(_metadata_detail(progress.metadata))
 
-    def _check_identity(
-        self, progress: _Progress, connection: AddressConnection, expected: int
+    def _read_identity(
+        self, progress: _Progress, connection: AddressConnection, expected: int | None
     ) -> None:
-        """Find out whether broker `expected` responds here.
+        """Find out which broker responds here, whether it is `expected`, and read its configs.
 
         A broker describes only its own configs. Asked for those of another broker, it refuses with
         a message that has its own id.
         """
+        asked = _NO_BROKER if expected is None else expected
+        result = self._own_configs(connection, asked)
+        message = getattr(result, "error_message", None) or ""
+        if result is not None and result.error_code == _INVALID_REQUEST:
+            if expected is not None and "Unexpected broker id" in message:
+                progress.is_expected_broker = False
+            actual = _ACTUAL_ID.search(message)
+            if actual is None:
+                return
+            asked = progress.actual_broker_id = int(actual[1])
+            result = self._own_configs(connection, asked)
+        elif result is not None and result.error_code == 0 and expected is not None:
+            progress.is_expected_broker = True
+            progress.actual_broker_id = expected
+        if result is not None and result.error_code == 0:
+            progress.configs = {entry.name: config_value(entry) for entry in result.configs}
+
+    def _own_configs(self, connection: AddressConnection, broker_id: int) -> Any:
+        """Return the result for one broker's configs; None where nothing comes back."""
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE,
-            resource_name=str(expected),
-            configuration_keys=["node.id"],
+            resource_name=str(broker_id),
+            configuration_keys=list(WALK_CONFIGS),
         )
-        request = DescribeConfigsRequest(resources=[resource])
         try:
-            result = connection.send(request, self._response_seconds).results[0]
+            request = DescribeConfigsRequest(resources=[resource])
+            return connection.send(request, self._response_seconds).results[0]
         except (OSError, kafka_errors.KafkaError, IndexError):
-            return
-        message = result.error_message or ""
-        if result.error_code == 0:
-            progress.is_expected_broker = True
-        elif result.error_code == _INVALID_REQUEST and "Unexpected broker id" in message:
-            progress.is_expected_broker = False
-            actual = _ACTUAL_ID.search(message)
-            progress.actual_broker_id = int(actual[1]) if actual else None
+            return None
 
     # -- inside
 

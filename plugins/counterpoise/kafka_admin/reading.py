@@ -25,7 +25,7 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import MetadataRequest
 
-from counterpoise.errors import ClusterError, UnsupportedRequestError
+from counterpoise.errors import BrokerUnresponsiveError, ClusterError, UnsupportedRequestError
 from counterpoise.kafka_admin.address_connection import (
     UNRESPONSIVE_AFTER_SECONDS,
     api_versions_request,
@@ -254,9 +254,10 @@ _METADATA_TOPIC: Final = "__cluster_metadata"
 _METADATA_VERSION: Final = "metadata.version"
 _TOPICS_PER_REQUEST: Final = 500
 _QUORUM: Final = "the metadata quorum"
+_QUORUM_SECONDS: Final = 4.0  # for a response of its leader
 
 
-def describe_quorum(broker_client: RequestReader) -> Quorum | None:
+def describe_quorum(broker_client: BrokerClient) -> Quorum | None:
     """See `ClusterReader.describe_quorum`."""
     response = _quorum_response(broker_client)
     if response is None:
@@ -277,13 +278,27 @@ def describe_quorum(broker_client: RequestReader) -> Quorum | None:
     )
 
 
-def _quorum_response(broker_client: RequestReader) -> Any:
-    """Return the response of the quorum's leader (KIP-595); None on a cluster with ZooKeeper."""
+def quorum_request() -> DescribeQuorumRequest:
+    """Return the request for the state of the metadata quorum, as of its leader."""
     topic_type = DescribeQuorumRequest.TopicData
     partition = topic_type.PartitionData(partition_index=0)
-    topic = topic_type(topic_name=_METADATA_TOPIC, partitions=[partition])
+    return DescribeQuorumRequest(
+        topics=[topic_type(topic_name=_METADATA_TOPIC, partitions=[partition])]
+    )
+
+
+def _quorum_response(broker_client: BrokerClient) -> Any:
+    """Return the response of the quorum's leader (KIP-595); None on a cluster with ZooKeeper.
+
+    A broker waits for 60 s where it does not reach the leader: that is too long for everybody.
+    """
     try:
-        response = broker_client.read(DescribeQuorumRequest(topics=[topic]), _QUORUM)
+        response = broker_client.read(
+            quorum_request(), _QUORUM, broker_client.responding_broker_id(), _QUORUM_SECONDS
+        )
+    except BrokerUnresponsiveError as error:
+        reason = "the active controller did not answer, if there is one"
+        raise BrokerUnresponsiveError(f"{reason}: {error}") from None
     except UnsupportedRequestError:
         return None
     for part in (response, response.topics[0].partitions[0] if response.topics else response):

@@ -16,7 +16,12 @@ from typing import Final
 
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
-from counterpoise.model.kafka import BrokerDescription, PartitionDescription, TopicDescription
+from counterpoise.model.kafka import (
+    BrokerDescription,
+    ConfigValue,
+    PartitionDescription,
+    TopicDescription,
+)
 from counterpoise.units import format_moment
 
 # A certificate expires soon with less left than so many days, and than this share of its lifetime.
@@ -24,6 +29,18 @@ EXPIRY_DAYS: Final = 30
 EXPIRY_PERCENT: Final = 20
 # What RESOLVE says of text that is no address at all, like a port of 70000.
 NOT_AN_ADDRESS = "cannot be an address"
+# The configs that each broker is asked for while its endpoint is checked: it alone knows its own.
+VOTERS: Final = "controller.quorum.voters"  # `1@kafka-1:9093,2@kafka-2:9093`
+CONTROLLERS: Final = "controller.quorum.bootstrap.servers"  # KIP-853: `kafka-1:9093,kafka-2:9093`
+WALK_CONFIGS: Final = (
+    "node.id",
+    "listeners",
+    "advertised.listeners",
+    "listener.security.protocol.map",
+    "controller.listener.names",
+    VOTERS,
+    CONTROLLERS,
+)
 
 
 class ConnectionStage(StrEnum):
@@ -109,7 +126,8 @@ class EndpointCheck:
     metadata: MetadataResponse | None = None
     # Of an advertised endpoint. None: not known, or no broker was expected.
     is_expected_broker: bool | None = None
-    actual_broker_id: int | None = None  # where it is another broker that tells its id
+    actual_broker_id: int | None = None  # of the broker that responds there, where it tells
+    configs: Mapping[str, ConfigValue] = field(default_factory=dict)  # WALK_CONFIGS of that broker
 
     @property
     def failed_stage(self) -> StageResult | None:
@@ -149,6 +167,41 @@ class EndpointCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class VoterCheck:
+    """A controller of the metadata quorum, by the configs of a broker, and whether it listens."""
+
+    address: str  # host:port
+    node_id: int | None  # None where the configs name addresses alone (KIP-853)
+    is_listening: bool | None  # None: not known from here
+    detail: str
+
+    @property
+    def name(self) -> str:
+        """Return `controller 101 (kafka-1:9093)`."""
+        number = "" if self.node_id is None else f" {self.node_id}"
+        return f"controller{number} ({self.address})"
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumCheck:
+    """Whether brokers get an answer from the active controller: they forward DescribeQuorum to it.
+
+    `voters` are checked where no broker gets an answer.
+    """
+
+    answered: tuple[str, ...]  # addresses of brokers
+    unanswered: tuple[str, ...]
+    leader_id: int | None = None  # None: not known, or it may not be read
+    seconds: float = 0.0  # that each of `unanswered` had
+    voters: tuple[VoterCheck, ...] = ()
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether no broker reaches an active controller."""
+        return bool(self.unanswered) and not self.answered
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectivityCheck:
     """The checks of every bootstrap address and of every endpoint that brokers advertise."""
 
@@ -157,6 +210,7 @@ class ConnectivityCheck:
     advertised: Mapping[int, EndpointCheck] = field(default_factory=dict)  # by live broker
     warnings: tuple[str, ...] = ()  # what the connection's settings leave unprotected
     unchecked: tuple[str, ...] = ()  # addresses for which there was no time; neither list has them
+    quorum: QuorumCheck | None = None  # None: with ZooKeeper, or no address responds
 
     @property
     def answered_by(self) -> EndpointCheck | None:
@@ -175,6 +229,22 @@ class ConnectivityCheck:
     def cluster_id(self) -> str | None:
         """Return the id of the cluster that clients reach; None if no address is reachable."""
         return self.answered_by.cluster_id if self.answered_by else None
+
+    @property
+    def has_lost_quorum(self) -> bool:
+        """Return whether brokers respond and none of them reaches an active controller."""
+        return self.quorum is not None and self.quorum.is_lost
+
+    @property
+    def broker_configs(self) -> Mapping[int, Mapping[str, ConfigValue]]:
+        """Return WALK_CONFIGS of each broker of the cluster that told them, by id."""
+        return {
+            check.actual_broker_id: check.configs
+            for check in self.endpoints
+            if check.actual_broker_id is not None
+            and check.configs
+            and check.cluster_id == self.cluster_id
+        }
 
     @property
     def endpoints(self) -> tuple[EndpointCheck, ...]:

@@ -251,7 +251,7 @@ class AuditPoint:
 FORMAT: Final = "counterpoise-audit/1"
 
 # Findings that explain others: an outage is one of them and its consequences, in this order.
-CAUSE_RULES: Final = ("broker-fenced", "log-dir-offline")
+CAUSE_RULES: Final = ("quorum-no-leader", "broker-fenced", "log-dir-offline")
 
 # The fields whose key in the document is not their name.
 _KEYS: Final[Mapping[str, str]] = {

@@ -11,7 +11,7 @@ changed on the cluster.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -24,8 +24,15 @@ from counterpoise.archive import DATA_DOCS, audit_report_name
 from counterpoise.audit import RULES, auditing, planned
 from counterpoise.audit.facts import AuditFacts, PastFacts
 from counterpoise.audit.figures import idle_since, moving_since
-from counterpoise.errors import CounterpoiseError, InputError, RefusedError
-from counterpoise.history import scheduled_at_of
+from counterpoise.errors import (
+    BrokerUnresponsiveError,
+    ClusterError,
+    CounterpoiseError,
+    InputError,
+    RefusedError,
+    WrongClusterError,
+)
+from counterpoise.history import scheduled_at_of, snapshot_id_for
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.finding import (
@@ -46,6 +53,7 @@ from counterpoise.model.run import UNDER_WAY_STATES
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.tables import LOG_DIR_LOAD, RESULT_TABLES, SERIES
 from counterpoise.reporting.policy_lines import policy_lines
+from counterpoise.services import doctor
 from counterpoise.services.analyses import stored_view
 from counterpoise.services.kept_empty import plan_without
 from counterpoise.services.snapshots import read_snapshot, usual_bytes_in
@@ -60,6 +68,7 @@ _LOGGER = safe_logger(__name__)
 MAX_POINTS: Final = 60  # of the audits of a cluster over time
 _DISK_FORECAST_PERIOD: Final = timedelta(days=14)
 _DAY: Final = timedelta(days=1)
+_QUORUM_LOST: Final = "no broker reaches an active controller"
 _OBSERVED_AT: Final = SERIES.field("observed_at").type
 
 Thresholds = Mapping[str, Mapping[str, int]]
@@ -89,6 +98,8 @@ def findings_of(facts: AuditFacts) -> tuple[Finding, ...]:
     One plan is made for each goal that findings ask for.
     """
     findings = auditing.find(facts)
+    if facts.snapshot_failure:
+        return tuple(replace(finding, plan=None) for finding in findings)
     snapshot = facts.snapshot
     usual_rates = facts.history.usual_bytes_in
     if usual_rates is not None:
@@ -134,15 +145,34 @@ def _thresholds(installation: Installation, cluster: str) -> Thresholds:
 def _gather_facts(
     installation: Installation, cluster: str, scheduled_at: datetime, thresholds: Thresholds
 ) -> AuditFacts:
-    with ExitStack() as stack:
-        reader, operator, operator_failure = _connected(installation, cluster, stack)
-        snapshot = read_snapshot(reader, installation, cluster, scheduled_at)
-        connectivity = _or_else(
-            None,
-            f"the endpoints of {cluster} are not audited",
-            lambda: installation.check_connectivity(cluster),
+    connectivity = _or_else(
+        None,
+        f"the endpoints of {cluster} are not audited",
+        lambda: installation.check_connectivity(cluster),
+    )
+    try:
+        if connectivity and connectivity.has_lost_quorum:
+            raise BrokerUnresponsiveError(_QUORUM_LOST)
+        with ExitStack() as stack:
+            reader, operator, operator_failure = _connected(installation, cluster, stack)
+            snapshot = read_snapshot(reader, installation, cluster, scheduled_at)
+            inspected = inspect(
+                reader, snapshot, operator=operator, operator_failure=operator_failure
+            )
+    except WrongClusterError:
+        raise
+    except ClusterError as error:
+        if connectivity is None:
+            raise
+        facts = doctor.facts_without_snapshot(
+            installation,
+            cluster,
+            connectivity,
+            error,
+            snapshot_id=snapshot_id_for(cluster, scheduled_at),
         )
-        inspected = inspect(reader, snapshot, operator=operator, operator_failure=operator_failure)
+        installation.check_identity(cluster, facts.snapshot.cluster_id)
+        return facts
     past = past_facts(installation, snapshot, thresholds)
     under_way = installation.ledger.runs(cluster=cluster, states=UNDER_WAY_STATES)
     return AuditFacts(

@@ -19,7 +19,13 @@ import pyarrow as pa
 
 from counterpoise import analysis, history
 from counterpoise.archive import data_docs_folder
-from counterpoise.errors import CounterpoiseError, InputError, StoreError
+from counterpoise.errors import (
+    ClusterError,
+    CounterpoiseError,
+    InputError,
+    StoreError,
+    WrongClusterError,
+)
 from counterpoise.history import HistoryError
 from counterpoise.installation import Installation, settings_in
 from counterpoise.model.cluster import ClusterSnapshot
@@ -27,6 +33,7 @@ from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.provider import profile_of
 from counterpoise.model.report import BrokerLoad
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.services import doctor
 from counterpoise.snapshot import take_snapshot
 from counterpoise.validation import (
     BadSnapshotError,
@@ -87,8 +94,13 @@ def fresh_snapshot(
     Raises ClusterUnreachableError, ClusterError.
     """
     scheduled_at = scheduled_at or installation.clock()
-    with installation.reader(cluster) as reader:
-        return read_snapshot(reader, installation, cluster, scheduled_at)
+    try:
+        with installation.reader(cluster) as reader:
+            return read_snapshot(reader, installation, cluster, scheduled_at)
+    except WrongClusterError:
+        raise
+    except ClusterError as error:
+        raise doctor.with_cause(installation, cluster, error) from None
 
 
 def read_snapshot(

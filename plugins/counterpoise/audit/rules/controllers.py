@@ -19,10 +19,11 @@ from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.outage import causes_among
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.model import subjects
+from counterpoise.model.connectivity import VOTERS, QuorumCheck, VoterCheck
 from counterpoise.model.finding import Evidence
 from counterpoise.model.inspection import InspectionItem, Quorum, QuorumNode
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, pluralize, verb
+from counterpoise.model.words import join_ids, join_names, pluralize, verb
 from counterpoise.units import format_seconds
 
 _UNSET_DIRECTORY_ID: Final = frozenset("0-A")  # characters of an id without a value, as text
@@ -45,6 +46,79 @@ def _times_unknown() -> CheckResult:
 
 def _ids_of(voters: Sequence[QuorumNode]) -> str:
     return join_ids([voter.node_id for voter in voters])
+
+
+@rule(
+    "quorum-no-leader",
+    Severity.CRITICAL,
+    title="Brokers that do not reach an active controller",
+    why="Partitions that have a leader can be read and written. No leader is elected for the "
+    "others, no topic, config or reassignment can be changed, no broker can join, and nothing says "
+    "so to clients. Brokers forward a request to the active controller: where none of them gets an "
+    "answer, the quorum has no leader, or all brokers are cut off from it. Where only some get "
+    "none, it is a warning.",
+    how="Start the voters that do not run, until more than half of them do. Where they run, check "
+    "the network between them, and their logs.",
+    source=_KRAFT,
+    needs={Need.CONNECTIVITY},
+    severities={Severity.WARNING},
+)
+def quorum_no_leader(facts: AuditFacts) -> Iterator[CheckResult]:
+    quorum = facts.endpoints.quorum
+    if quorum is None:
+        return
+    brokers = join_names(quorum.unanswered)
+    if quorum.is_lost:
+        listening = [voter for voter in quorum.voters if voter.is_listening]
+        voters = "the state of the voters is not known"
+        if quorum.voters:
+            count = pluralize(len(quorum.voters), "voter")
+            voters = f"{len(listening)} of {count} listen" + "".join(
+                f", {voter.name}: {voter.detail}"
+                for voter in quorum.voters
+                if not voter.is_listening
+            )
+        yield CheckResult(
+            subjects.QUORUM,
+            "no broker reaches an active controller: the metadata quorum has no leader, or the "
+            "brokers are cut off from it. Existing leaders are still read and written; elections, "
+            "topics, configs and reassignments fail. "
+            f"{brokers} respond, and got no answer from a controller within {quorum.seconds:g} s; "
+            f"{voters}",
+            evidence(
+                ("voter", "address", "state"),
+                [(_id_or_unknown(voter), voter.address, voter.detail) for voter in quorum.voters],
+            ),
+            fix=_start_voters(quorum),
+        )
+    else:
+        for address in quorum.unanswered:
+            yield CheckResult(
+                subjects.endpoint(address),
+                f"{address} gets no answer from the active controller within {quorum.seconds:g} s; "
+                f"{join_names(quorum.answered)} do",
+                fix=(f"# check the network between {address} and the controllers, and its log",),
+                severity=Severity.WARNING,
+            )
+
+
+def _id_or_unknown(voter: VoterCheck) -> str:
+    return "not known" if voter.node_id is None else str(voter.node_id)
+
+
+def _start_voters(quorum: QuorumCheck) -> tuple[str, ...]:
+    stopped = [voter.name for voter in quorum.voters if voter.is_listening is False]
+    if stopped:
+        return (
+            f"# start {join_names(stopped)}: more than half of the voters have to run; the log of "
+            "each says why it ended",
+        )
+    if quorum.voters:
+        return (
+            "# the voters' logs say why none is elected; check the network between them and to "
+            "the brokers",
+        )
+    return (f"# {VOTERS} in server.properties of any broker names the voters: start them",)
 
 
 @rule(
