@@ -353,6 +353,19 @@ def test_leaders_by_bytes_in_are_a_reason_for_a_plan(shell: CommandLine) -> None
     assert sorted(figure["bytes_in_after"] // 1_000_000 for figure in figures) == [0, 250, 250]
 
 
+@pytest.mark.parametrize(("size", "rate"), [(2**60, 1), (1, 2**62)])
+def test_sizes_that_add_up_to_more_than_can_be_counted_are_refused(
+    shell: CommandLine, size: int, rate: int
+) -> None:
+    partitions = [["orders", p, [1, 2], 1, size if p else 5, rate if p else 5] for p in range(4)]
+    document = {"brokers": [{"id": b} for b in (1, 2, 3)], "partitions": partitions}
+    state, path = shell.folder / "state.json", shell.folder / "plan.json"
+    state.write_text(json.dumps(document))
+    typed = shell.type("plan", "--state", state, "--goal", "rebalance", "--out", path)
+    assert typed.code == 2 and "orders-1 has the largest" in typed.err, typed.err
+    assert not path.exists()
+
+
 def test_a_warning_of_several_lines_is_printed_as_lines(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

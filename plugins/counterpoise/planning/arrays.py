@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import (
     NOBODY,
@@ -203,7 +204,10 @@ class ClusterArrays:
 def read_cluster(
     snapshot: ClusterSnapshot, policy: BalancePolicy, scope: Scope | None = None
 ) -> ClusterArrays:
-    """Return the columns of a snapshot, in canonical order."""
+    """Return the columns of a snapshot, in canonical order.
+
+    Raises InputError where its sizes or its rates add up to 2^60 or more: sums of them would wrap.
+    """
     scope, constraints = scope or Scope(), policy.constraints
     table = _sorted_partitions(snapshot)
     replica_ids, replica_counts = matrix_of(table["replicas"])
@@ -218,7 +222,7 @@ def read_cluster(
     set_of_topic = constraints.sets_of_topics(topic_names)
     planned_topics = scope.topics_in(topic_names, policy)
     requested_topics = scope.topics_in(topic_names)
-    return ClusterArrays(
+    cluster = ClusterArrays(
         broker_ids=broker_ids,
         **_of_brokers(broker_ids, snapshot, policy, scope),
         topics=topics,
@@ -242,6 +246,18 @@ def read_cluster(
         topic_sets=np.array([set_of_topic[name] for name in topic_names], dtype=np.int64),
         min_insync_replicas=_min_insync(topic_names, snapshot),
     )
+    _check_sum(cluster, "sizes", cluster.size_bytes)
+    _check_sum(cluster, "rates", cluster.bytes_in)
+    return cluster
+
+
+def _check_sum(cluster: ClusterArrays, what: str, of_replicas: Ints) -> None:
+    if float(of_replicas.astype(np.float64) @ cluster.replica_counts) >= UNBOUNDED:
+        largest = cluster.name(int(of_replicas.argmax()))
+        raise InputError(
+            f"the {what} of all replicas add up to more than an exabyte, which no plan can count "
+            f"with; {largest} has the largest: correct the document that says so"
+        )
 
 
 def _of_brokers(
