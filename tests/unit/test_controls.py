@@ -297,6 +297,16 @@ def test_following_a_run_prints_a_line_per_change_until_it_ends(
     assert "no run is under way" in typed.err
 
 
+def test_a_run_that_has_ended_has_no_time_left(shell: CommandLine) -> None:
+    _, run_id = in_state(shell, RunState.RUNNING)
+    with ledger_of(shell) as ledger:
+        show_progress(ledger, run_id, replace(run_progress_of(150), links=(), waits_for=""))
+        change_state(ledger, run_id, RunState.SETTLING)
+        change_state(ledger, run_id, RunState.CANCELLED, "cancel by bob: month end")
+    shown = shell.type("status", run_id).out
+    assert "cancelled, 25 %: 150 B of 600 B" in shown and " left" not in shown
+
+
 def test_a_ledger_that_comes_back_is_waited_for(
     shell: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,8 +108,8 @@ def _figures(run_progress: RunProgress) -> str:
     figures = [run_progress.progress.in_words]
     if run_progress.links:
         figures.append(run_progress.speed_in_words)
-    if run_progress.seconds_left:
-        figures.append(f"{format_seconds(run_progress.seconds_left)} left")
+        if run_progress.seconds_left:
+            figures.append(f"{format_seconds(run_progress.seconds_left)} left")
     return ", ".join(figures)
 
 
