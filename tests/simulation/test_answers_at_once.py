@@ -11,12 +11,14 @@ import pytest
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
 from counterpoise.services import approvals, requests
 from counterpoise.services.plans import PlannedRun
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulation import test_approval_by_rule as by_rule
 from tests.simulation.test_approval_by_rule import ALICE, approve_by
+from tests.support.decisions import BOB
 from tests.support.installations import installation_over
 from tests.support.runs import change_state
 
@@ -86,7 +88,7 @@ def test_a_rule_approves_nothing_that_a_person_has_decided_since_it_was_checked(
 def test_of_two_yeses_at_one_instant_the_first_one_counts(
     monkeypatch: pytest.MonkeyPatch, ruled: Installation, run: PlannedRun, other: Installation
 ) -> None:
-    """As one after the other: the same one again is no error, another rate decides nothing."""
+    """As one after the other: the same one again is no error, another person's decides nothing."""
     record = ruled.ledger.record_decision
 
     def record_late(approval: Approval, **named: Any) -> None:
@@ -96,19 +98,19 @@ def test_of_two_yeses_at_one_instant_the_first_one_counts(
 
     monkeypatch.setattr(ruled.ledger, "record_decision", record_late)
 
-    def say_yes(rate: str) -> Approval:
+    def say_yes(by: Person, rate: str) -> Approval:
         return approvals.answer(
             ruled,
             run["run_id"],
             run["fingerprint"],
             decision=Decision.GRANTED,
-            by=ALICE,
+            by=by,
             reason="at once",
             rate=rate,
         )
 
     with pytest.raises(RefusedError, match="waits for no answer any more"):
-        say_yes("20MB/s")
+        say_yes(BOB, "20MB/s")
     (first,) = ruled.ledger.approvals_of(run["run_id"])
-    assert say_yes("5MB/s") == first
+    assert say_yes(ALICE, "5MB/s") == first
     assert ruled.ledger.approvals_of(run["run_id"]) == (first,)

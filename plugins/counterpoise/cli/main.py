@@ -162,7 +162,7 @@ def _without_output() -> Iterator[None]:
 
 
 def _sanitized(message: str) -> str:
-    """Return a message without control characters, very long lines and lines that look like ours,
+    """Return a message without control characters, very long lines and lines in the form of ours,
     which text from outside may contain.
     """
     return "\n".join(_shortened(one_line(line)) for line in indented(message).split("\n"))
