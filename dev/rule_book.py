@@ -26,6 +26,9 @@ listed in one such finding ([not-answered](#not-answered)); `--fail-at unknown` 
 the cluster does not have are *not applicable*: racks, a metadata quorum, a history until the first snapshots are there,
 configs of controllers that are no brokers. Of several severities the first is the usual one.
 
+Causes stand first: what follows from a broker or a disk that is down stands below that finding, counts with it, and has
+its subject under `causes` in the JSON. While one is down, balance is not judged. A waived cause explains nothing.
+
 A finding that a plan should mend is checked against the planner, with one plan for each goal that is asked for. A
 finding about balance is reported only where a plan takes away a tenth of the difference; any other stands, and says
 what a plan would bring, or why there is none.
@@ -48,6 +51,18 @@ policy:
         reason: scratch data, made anew each night
         until: 2027-01-31
 ```
+
+In a pipeline:
+
+| option | what it does |
+| --- | --- |
+| `--state cluster.json.gz` | audits what `counterpoise snapshot --out` wrote, without the cluster; rules about connections and the history do not apply |
+| `--rule 'quorum-*'`, `--skip 'advertised-*'` | only these rules, all but these; may be repeated |
+| `--baseline audit.json`, `--fail-on new` | compares with that audit (else with the last one); fails only for what is new |
+| `--waivers FILE.yaml` | waivers beside those of the policy, under `waivers:`, also with `--bootstrap` and `--state` |
+| `--format json`, `--format junit` | for programs, for CI systems: a test case for each rule |
+
+An audit with one of the first four is not stored.
 """  # noqa: E501 - lines of the document
 
 

@@ -114,3 +114,20 @@ def test_causes_stand_first_and_what_follows_stands_below_them(shell: CommandLin
     (below_min_isr, *_) = (line for line in lines if "partitions-under-min-isr" in line)
     assert below_min_isr.startswith("  and so ") and " topics: " in below_min_isr
     assert len(lines) < 40, "a screen"
+
+
+def test_a_saved_snapshot_is_audited_without_the_cluster(shell: CommandLine) -> None:
+    """What the file has is found in it; the connections, which it does not have, do not apply."""
+    live = findings_of_the_outage(shell)["findings"]
+    file = shell.folder / "saved.json.gz"
+    assert shell.type("snapshot", "--cluster", "demo", "--out", file).code == 0
+    shell.configure("kafka.invalid:9092", extra=POLICY)
+    typed = shell.type("audit", "--state", file, "--json", "--skip", "advertised-*")
+    document = json.loads(typed.out)
+    rules = {*ONLY_FOLLOWS, *(rule for rule, _ in CAUSES)} - {"quorum-voter-lags"}
+    saved = {(row["rule"], row["subject"]) for row in document["findings"]}
+    assert {key for key in saved if key[0] in rules} == {
+        (row["rule"], row["subject"]) for row in live if row["rule"] in rules
+    }
+    assert "bootstrap-dead-address" in document["not_applicable"]
+    assert not document["unknown"]

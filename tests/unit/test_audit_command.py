@@ -3,10 +3,12 @@
 import json
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from counterpoise import installation
+from counterpoise.audit import RULES
 from counterpoise.errors import ClusterError, ClusterUnreachableError
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
@@ -79,7 +81,8 @@ def test_the_worst_comes_first_each_with_its_fix(shell: CommandLine) -> None:
     lines = out.splitlines()
     assert lines[0].startswith("warning   leftover-throttle  ")
     assert "follower.replication.throttled.rate is set" in lines[0]
-    assert lines[1].startswith("    kafka-configs.sh ") and " --delete-config " in lines[1]
+    assert lines[1] == "    BOOTSTRAP=kafka.invalid:9092"
+    assert lines[2].startswith("    kafka-configs.sh ") and " --delete-config " in lines[2]
     assert "reports/demo/audit.html" in lines[-1]
 
 
@@ -158,3 +161,100 @@ def test_data_docs_of_the_newest_snapshot_are_written_when_asked(shell: CommandL
     docs = shell.folder / "store/reports/demo/data-docs/index.html"
     assert docs.exists()
     assert "data-docs/index.html" in (shell.folder / "store/reports/demo/audit.html").read_text()
+
+
+# -- as a linter is used
+
+
+def test_only_the_rules_that_were_asked_for_are_run_and_nothing_is_stored(
+    shell: CommandLine,
+) -> None:
+    typed = shell.type("audit", "--cluster", "demo", "--rule", "quorum-*", "--json")
+    document = json.loads(typed.out)
+    checked = {*document["passed"], *document["not_applicable"], *document["unknown"]}
+    assert checked and all(rule.startswith("quorum-") for rule in checked)
+    skipped = ("audit", "--cluster", "demo", "--fail-at", "warning", "--skip", "leftover-*")
+    assert shell.type(*skipped).code == 0
+    assert not (shell.folder / "store/audits").exists()
+    refused = shell.type("audit", "--cluster", "demo", "--rule", "quorum-sizes")
+    assert refused.code == 2
+    assert 'there is no rule "quorum-sizes"; did you mean "quorum-size"?' in refused.err
+
+
+def test_a_gate_on_what_is_new_since_a_baseline(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    assert shell.type("audit", "--cluster", "demo", "--out", shell.folder / "out").code == 0
+    gate = ("--fail-at", "warning", "--fail-on", "new")
+    baseline = ("--baseline", shell.folder / "out/audit.json")
+    words = ("audit", "--bootstrap", "kafka.invalid:9092", *gate, *baseline)
+    assert shell.type(*words).code == 0, "the throttle is known"
+    kafka.configs.dynamic[ConfigResource(ConfigResourceType.BROKER, "1")] = {FOLLOWER_RATE: "1"}
+    typed = shell.type(*words)
+    assert typed.code == 1 and "1 new, 0 resolved" in typed.out
+    (shell.folder / "none.json").write_text("{}")
+    assert shell.type(*words[:-1], shell.folder / "none.json").code == 2
+    document = json.loads((shell.folder / "out/audit.json").read_text())
+    document["cluster_id"] = "another"
+    (shell.folder / "other.json").write_text(json.dumps(document))
+    refused = shell.type(*words[:-1], shell.folder / "other.json")
+    assert refused.code == 2 and "the baseline is of cluster id another" in refused.err
+
+
+def test_waivers_in_a_file_of_their_own(shell: CommandLine) -> None:
+    file = shell.folder / "waivers.yaml"
+    file.write_text(
+        "waivers:\n"
+        "  - {rule: leftover-throttle, reason: being drained}\n"
+        "  - {rule: replication-factor-1, reason: scratch, subjects: [topic scratch-*]}\n"
+    )
+    words = ("audit", "--bootstrap", "kafka.invalid:9092", "--fail-at", "warning")
+    typed = shell.type(*words, "--waivers", file)
+    assert typed.code == 0 and "1 finding is waived" in typed.out
+    assert "the waiver of replication-factor-1 for topic scratch-* waives nothing" in typed.out
+    file.write_text("waivers: [{rule: no-such, reason: x}]")
+    refused = shell.type(*words, "--waivers", file)
+    assert refused.code == 2 and 'no rule "no-such"' in refused.err
+    file.write_text("waiver: []")
+    assert shell.type(*words, "--waivers", file).code == 2
+
+
+def test_junit_has_a_case_for_each_rule(shell: CommandLine) -> None:
+    words = ("audit", "--cluster", "demo", "--fail-at", "warning", "--format", "junit")
+    typed = shell.type(*words)
+    suite = ElementTree.fromstring(typed.out)[0]
+    cases = {case.attrib["name"]: case for case in suite}
+    assert (typed.code, suite.attrib["failures"]) == (1, "1")
+    assert len(cases) == int(suite.attrib["tests"]) == len(RULES)
+    failure = cases["leftover-throttle"].find("failure")
+    assert failure is not None and " --delete-config " in str(failure.text)
+    assert cases["disk-full-soon"].find("skipped") is not None, "there is no history"
+    assert len(cases["quorum-size"]) == 0, "it has passed"
+
+
+def test_a_document_of_another_tool_says_what_it_does_not_have(shell: CommandLine) -> None:
+    file = shell.folder / "state.json"
+    file.write_text(
+        '{"brokers": [{"id": 1}, {"id": 2}, {"id": 3}], "partitions": [["orders", 0, [1], 1]]}'
+    )
+    typed = shell.type("audit", "--state", file)
+    assert typed.code == 1
+    first, second, *_ = typed.out.splitlines()
+    assert "`counterpoise snapshot --out` writes it" in first
+    assert second.startswith("critical  replication-factor-1  1 of 1 partition of topic orders")
+    command = f"counterpoise plan --state {file} --goal replication-factor --topics orders"
+    assert command in typed.out
+    assert not (shell.folder / "store").exists()
+
+
+def test_a_saved_cluster_has_what_the_audit_of_the_cluster_has(shell: CommandLine) -> None:
+    file = shell.folder / "state.json.gz"
+    assert shell.type("snapshot", "--cluster", "demo", "--out", file).code == 0
+    live, saved = (
+        json.loads(shell.type("audit", *words, "--json").out)
+        for words in (("--cluster", "demo", "--skip", "bootstrap-*"), ("--state", file))
+    )
+    for document in (live, saved):
+        known = [row["rule"] for row in document["findings"] if row["severity"] != "unknown"]
+        assert known == ["leftover-throttle"]
+    assert shell.type("audit", "--state", file, "--data-docs").code == 2

@@ -132,6 +132,7 @@ AUDIT_DOCUMENT: Final = {
     ],
     "not_applicable": {"racks-uneven": "no racks"},
     "unknown": {"quorum-size": "it did not answer"},
+    "unused_waivers": [],
     "open": {"unknown": 0, "info": 0, "warning": 0, "critical": 1},
     "passed": ["disk-full"],
     "previous_at": "2026-01-31T12:00:00+00:00",

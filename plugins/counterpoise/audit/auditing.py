@@ -94,6 +94,26 @@ def _suggestion(name: str, known_names: Iterable[str]) -> str:
     return f'; did you mean "{matches[0]}"?' if matches else ""
 
 
+def chosen_rules(wanted: Sequence[str], skipped: Sequence[str]) -> tuple[Rule, ...]:
+    """Return the rules whose ids match a pattern of `wanted`, and none of `skipped`.
+
+    Without `wanted` all rules count as wanted. Raises InputError for a pattern without a rule.
+    """
+    ids = [rule.id for rule in RULES]
+    for pattern in (*wanted, *skipped):
+        if not any(fnmatchcase(rule_id, pattern) for rule_id in ids):
+            raise InputError(f'there is no rule "{pattern}"{_suggestion(pattern, ids)}')
+
+    def matches(rule: Rule, patterns: Sequence[str]) -> bool:
+        return any(fnmatchcase(rule.id, pattern) for pattern in patterns)
+
+    return tuple(
+        rule
+        for rule in RULES
+        if (not wanted or matches(rule, wanted)) and not matches(rule, skipped)
+    )
+
+
 def history_needed(thresholds: Mapping[str, Mapping[str, int]]) -> tuple[int, timedelta]:
     """Return how many snapshots before the present one rules compare with, and how old the oldest
     has to be.
@@ -158,6 +178,7 @@ class PreviousAudit:
 
     audited_at: datetime  # UTC
     findings: Mapping[tuple[str, str], tuple[Finding, datetime]] = field(default_factory=dict)
+    not_applicable: Collection[str] = ()  # rules
 
     @classmethod
     def of(cls, report: AuditReport) -> "PreviousAudit":
@@ -165,7 +186,7 @@ class PreviousAudit:
             reported.finding.key: (reported.finding, reported.first_seen)
             for reported in report.findings
         }
-        return cls(report.audited_at, findings)
+        return cls(report.audited_at, findings, frozenset(report.not_applicable))
 
 
 def compare(
@@ -188,20 +209,33 @@ def compare(
         if key not in keys and finding.rule not in unchecked_ids and not finding.causes
     ]
     passed = [rule.id for rule in rules if rule.id not in rule_ids_with_findings | unchecked_ids]
+    rule_ids_that_ran = {rule.id for rule in rules} - unchecked_ids
     return AuditReport(
         cluster=facts.snapshot.cluster,
         cluster_id=facts.snapshot.cluster_id,
         audited_at=facts.now,
         snapshot_id=facts.snapshot.snapshot_id,
         findings=tuple(
-            _reported(finding, old, facts) for finding in _grouped(findings, facts, rules)
+            _reported(finding, previous, facts) for finding in _grouped(findings, facts, rules)
         ),
         resolved=tuple(resolved),
         passed=tuple(passed),
         previous_at=None if previous is None else previous.audited_at,
         unknown=unknown,
         not_applicable=inapplicable,
+        unused_waivers=tuple(_unused_waivers(findings, facts, rule_ids_that_ran)),
     )
+
+
+def _unused_waivers(
+    findings: Sequence[Finding], facts: AuditFacts, rule_ids: Collection[str]
+) -> Iterator[Waiver]:
+    """Yield the waivers that are in force, and waive nothing of what their rules found."""
+    for waiver in facts.waivers:
+        is_in_force = _is_in_force(waiver, facts.now)
+        is_used = any(_waives(waiver, finding, facts.now) for finding in findings)
+        if waiver.rule in rule_ids and is_in_force and not is_used:
+            yield waiver
 
 
 def _unknown(findings: Iterable[Finding]) -> dict[str, str]:
@@ -280,13 +314,19 @@ def _with_rules(finding: Finding, rule_ids: Sequence[str], titles: Mapping[str, 
 
 
 def _reported(
-    finding: Finding, old: Mapping[tuple[str, str], tuple[Finding, datetime]], facts: AuditFacts
+    finding: Finding, previous: PreviousAudit | None, facts: AuditFacts
 ) -> ReportedFinding:
-    known = old.get(finding.key)
+    known = previous.findings.get(finding.key) if previous else None
+    # What a rule waits for since it applies, like a day of history, is no news.
+    is_late = (
+        previous is not None
+        and finding.severity is Severity.UNKNOWN
+        and finding.rule in previous.not_applicable
+    )
     return ReportedFinding(
         finding=finding,
         first_seen=facts.now if known is None else known[1],
-        is_new=known is None,
+        is_new=known is None and not is_late,
         waived_by=_waiver(finding, facts),
     )
 
@@ -304,11 +344,14 @@ def waiver_of(finding: Finding, waivers: Iterable[Waiver], now: datetime) -> Wai
 
 
 def _waives(waiver: Waiver, finding: Finding, now: datetime) -> bool:
-    is_in_force = bool(waiver.reason.strip()) and (waiver.until is None or now < waiver.until)
     # As in the patterns of topics, only `*` and `?` are special: an IPv6 address has brackets.
     patterns = (pattern.replace("[", "[[]") for pattern in waiver.subjects)
     is_named = any(fnmatchcase(finding.subject, pattern) for pattern in patterns)
-    return is_in_force and waiver.rule == finding.rule and is_named
+    return _is_in_force(waiver, now) and waiver.rule == finding.rule and is_named
+
+
+def _is_in_force(waiver: Waiver, now: datetime) -> bool:
+    return bool(waiver.reason.strip()) and (waiver.until is None or now < waiver.until)
 
 
 # -- for people

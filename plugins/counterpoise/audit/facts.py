@@ -204,6 +204,7 @@ class AuditFacts:
     kept_empty: Mapping[int, ControlRequest] = field(default_factory=dict)
     typed_words: tuple[str, ...] = ()  # see `cluster_words`
     snapshot_failure: str | None = None
+    is_saved: bool = False  # of a file: no endpoint was connected to
 
     @property
     def cluster_words(self) -> tuple[str, ...]:

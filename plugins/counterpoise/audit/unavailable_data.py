@@ -74,6 +74,8 @@ def not_applicable(facts: AuditFacts, needs: Collection[str]) -> str:
     """Return what the cluster does not have of what a rule is about; "" if it has all of it."""
     if facts.snapshot_failure:
         return ""  # what is missing is not known
+    if Need.CONNECTIVITY in needs and facts.is_saved:
+        return "a saved snapshot: no endpoint was connected to"
     if Need.HISTORY in needs and facts.past is None:
         return "no history yet: it begins with the first snapshots"
     if Need.RACKS in needs and not facts.has_racks:
@@ -138,7 +140,7 @@ def unavailable_by_cause(facts: AuditFacts) -> Mapping[str, tuple[str, ...]]:
         by_cause[SNAPSHOT] = (SNAPSHOT,)
     if InspectionItem.QUORUM in facts.inspection.unavailable:
         by_cause[InspectionItem.QUORUM] = (InspectionItem.QUORUM,)
-    if facts.connectivity is None:
+    if facts.connectivity is None and not facts.is_saved:
         by_cause[CONNECTIVITY] = (CONNECTIVITY,)
     return by_cause
 

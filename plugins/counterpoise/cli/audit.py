@@ -2,9 +2,9 @@
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -16,19 +16,33 @@ from counterpoise.cli.common import (
     add_json_argument,
     installation_for,
     print_json,
+    read_saved_cluster,
+    read_text,
 )
 from counterpoise.cli.output_files import path_argument, write_text
-from counterpoise.errors import RefusedError, StoreError
+from counterpoise.errors import InputError, RefusedError, StoreError
+from counterpoise.installation import now_utc
 from counterpoise.model import subjects
-from counterpoise.model.finding import AuditReport, RuleText, WantedPlan, merged_plans
+from counterpoise.model.finding import (
+    AuditReport,
+    ReportedFinding,
+    RuleText,
+    WantedPlan,
+    from_json,
+    merged_plans,
+)
 from counterpoise.model.finding_groups import FindingGroup, groups_of
 from counterpoise.model.grouping import grouped
+from counterpoise.model.policy import AuditPolicy
+from counterpoise.model.safe_text import shell_word
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import pluralize, verb
+from counterpoise.model.words import join_names, pluralize, verb
 from counterpoise.services import audits, snapshots
 from counterpoise.units import format_moment
 
 _FOUND: Final = 1
+_NEW: Final = "new"
+_FORMATS: Final = ("text", "json", "junit")
 _FAILING: Final = tuple(Severity)
 _STYLES: Final = {
     Severity.CRITICAL: "bold red",
@@ -36,8 +50,8 @@ _STYLES: Final = {
     Severity.UNKNOWN: "dim",
 }
 _OF_THE_WHOLE: Final = (subjects.CLUSTER, subjects.QUORUM)
+_BOOTSTRAP: Final = "$BOOTSTRAP"  # in the commands of Kafka's tools
 _MAX_LINES: Final = 12  # of a fix; the page has all
-_SUFFIXES: Final = ("html", "json")
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -51,13 +65,44 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog="exit codes: 0 no finding as bad as --fail-at, except waived ones; 1 findings; "
         "2 usage, or a policy that names unknown rules; 3 cluster trouble",
     )
-    add_cluster_arguments(parser)
+    add_cluster_arguments(parser, or_document=True)
     parser.add_argument(
         "--fail-at",
         action="append",
         choices=[str(severity) for severity in _FAILING],
         help="exit 1 for findings as bad as this or worse, and for `unknown` where a rule could "
         "not run; may be given twice (default: fails_at of the cluster's policy, else critical)",
+    )
+    parser.add_argument(
+        "--fail-on",
+        choices=[_NEW],
+        help="exit 1 only for findings that the last audit, or --baseline, does not have",
+    )
+    parser.add_argument(
+        "--rule",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="only rules with such ids, like 'quorum-*'; may be repeated",
+    )
+    parser.add_argument(
+        "--skip",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="no rules with such ids; may be repeated",
+    )
+    parser.add_argument(
+        "--baseline",
+        type=path_argument,
+        metavar="AUDIT.json",
+        help="say what is new since that audit, which --out or --json wrote",
+    )
+    parser.add_argument(
+        "--waivers",
+        type=path_argument,
+        metavar="FILE.yaml",
+        help="waivers beside those of the policy: `waivers:` as in clusters.yaml",
     )
     parser.add_argument(
         "--out",
@@ -71,30 +116,85 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="first check the newest snapshot of the history with Great Expectations (10 to 20 s "
         "more), and write its Data Docs, to which the report links",
     )
-    add_json_argument(parser)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--format", choices=_FORMATS, default="text", help="what to print (default: text)"
+    )
+    add_json_argument(form)
     parser.set_defaults(run=_audit)
 
 
 def _audit(arguments: argparse.Namespace, console: Console) -> int:
-    installation, name = installation_for(arguments)
-    with closing(installation):
-        fails_at = _fails_at(arguments.fail_at, installation.cluster(name).policy.audit.fails_at)
-        if arguments.data_docs and not snapshots.write_data_docs(installation, [name]):
-            raise RefusedError(f"{name} has no snapshot yet: take one with `counterpoise snapshot`")
-        report = audits.audit(installation, name, installation.clock())
-        texts = {
-            suffix: audits.audit_report(installation, name, suffix=suffix) for suffix in _SUFFIXES
-        }
-        page = audits.audit_page(installation, name)
-        cluster_words = installation.cluster_words(name)
-        rule_texts = audits.rule_texts(installation.cluster(name).policy.audit)
+    choice = _choice(arguments)
+    audited = _audit_file if arguments.state else _audit_cluster
+    result = audited(arguments, choice)
+    report, page = result.report, result.page
+    texts = audits.report_texts(report, result.policy, result.cluster_words)
     if arguments.out:
         page = _write(arguments.out, texts)
-    if arguments.json:
+    fails_at = _fails_at(arguments.fail_at, result.policy.fails_at)
+    failing = _failing(report, fails_at, only_new=arguments.fail_on == _NEW)
+    if arguments.json or arguments.format == "json":
         print_json(json.loads(texts["json"]))
+    elif arguments.format == "junit":
+        console.out(audits.junit_text(report, result.policy, failing), end="", highlight=False)
     else:
-        _print(console, report, rule_texts, cluster_words, page)
-    return _FOUND if any(map(report.open_at, fails_at)) else 0
+        rule_texts = audits.rule_texts(result.policy)
+        _Printer(console, report, rule_texts, result.cluster_words, result.addresses).print(page)
+    return _FOUND if failing else 0
+
+
+@dataclass(frozen=True)
+class _Audited:
+    report: AuditReport
+    policy: AuditPolicy
+    cluster_words: tuple[str, ...]  # name the cluster in our commands
+    addresses: str = ""  # of the cluster
+    page: str = ""  # where the stored report is
+
+
+def _audit_cluster(arguments: argparse.Namespace, choice: audits.AuditChoice) -> _Audited:
+    installation, name = installation_for(arguments)
+    with closing(installation):
+        if arguments.data_docs and not snapshots.write_data_docs(installation, [name]):
+            raise RefusedError(f"{name} has no snapshot yet: take one with `counterpoise snapshot`")
+        return _Audited(
+            audits.audit(installation, name, installation.clock(), choice),
+            installation.cluster(name).policy.audit,
+            installation.cluster_words(name),
+            ",".join(installation.connectivity_settings(name).bootstrap_servers),
+            audits.audit_page(installation, name) if choice == audits.USUAL else "",
+        )
+
+
+def _audit_file(arguments: argparse.Namespace, choice: audits.AuditChoice) -> _Audited:
+    if arguments.data_docs:
+        raise InputError("--data-docs is about the history of a cluster: not with --state")
+    file = arguments.state
+    snapshot, inspection = read_saved_cluster(file)
+    report = audits.audit_saved(snapshot, inspection, now_utc(), choice, file=str(file))
+    return _Audited(report, AuditPolicy(), ("--state", str(file)))
+
+
+def _choice(arguments: argparse.Namespace) -> audits.AuditChoice:
+    baseline = None
+    if arguments.baseline:
+        text = read_text(arguments.baseline, "audit")
+        baseline = from_json(text, where=str(arguments.baseline))
+    return audits.AuditChoice(
+        rules=tuple(arguments.rule),
+        skipped=tuple(arguments.skip),
+        waivers_file=arguments.waivers,
+        baseline=baseline,
+    )
+
+
+def _failing(
+    report: AuditReport, fails_at: list[Severity], *, only_new: bool
+) -> list[ReportedFinding]:
+    """Return the findings for which the command ends with 1."""
+    found = [reported for severity in fails_at for reported in report.open_at(severity)]
+    return [reported for reported in found if reported.is_new or not only_new]
 
 
 def _fails_at(options: list[str] | None, policy: Severity | None) -> list[Severity]:
@@ -114,66 +214,80 @@ def _write(folder: Path, texts: dict[str, str]) -> str:
     return str(folder / "audit.html")
 
 
-def _print(
-    console: Console,
-    report: AuditReport,
-    texts: Mapping[str, RuleText],
-    cluster_words: tuple[str, str],
-    page: str,
-) -> None:
-    """Print each group of findings with its consequences and its fix, the worst first."""
-    waived = len(report.waived)
-    if report.unknown:
-        _print_line(console, report.unknown_in_words)
-    groups = groups_of(report)
-    if not groups:
-        console.print("no findings" + (", except waived ones" if waived else ""))
-    plans = merged_plans(plan for group in groups for plan in group.plans)
-    printed_plans: set[WantedPlan] = set()
-    for group in groups:
-        _print_group(console, group, report, texts)
+@dataclass
+class _Printer:
+    """Prints each group of findings with its consequences and its fix, the worst first."""
+
+    console: Console
+    report: AuditReport
+    texts: Mapping[str, RuleText]
+    cluster_words: tuple[str, ...]
+    addresses: str  # of the cluster, for Kafka's tools
+    _said: set[str] = field(default_factory=set)  # what every fix shares, and is printed once
+
+    def print(self, page: str) -> None:
+        """`page` is where the report is; "" where it was not written."""
+        report, waived = self.report, len(self.report.waived)
+        if report.unknown:
+            self._line(report.unknown_in_words)
+        groups = groups_of(report)
+        if not groups:
+            self._line("no findings" + (", except waived ones" if waived else ""))
+        plans = merged_plans(plan for group in groups for plan in group.plans)
+        for group in groups:
+            self._print_group(group, plans)
+        if report.previous_at:
+            since = format_moment(report.previous_at)
+            self._line(f"since {since}: {len(report.new)} new, {len(report.resolved)} resolved")
+        reasons = ((reason, rule_id) for rule_id, reason in report.not_applicable.items())
+        for reason, rule_ids in grouped(reasons).items():
+            self._line(f"not applicable: {reason}: {', '.join(rule_ids)}")
+        for waiver in report.unused_waivers:
+            names = join_names(waiver.subjects)
+            self._line(f"the waiver of {waiver.rule} for {names} waives nothing")
+        self._line(
+            f"{pluralize(len(report.passed), 'rule')} found nothing, "
+            f"{pluralize(waived, 'finding')} {verb(waived, 'is', 'are')} waived"
+        )
+        if page:
+            self._line(f"evidence, reasons, and all of the commands: {page}")
+
+    def _print_group(self, group: FindingGroup, plans: Sequence[WantedPlan]) -> None:
+        head = Text(f"{group.severity:<8}  ", style=_STYLES.get(group.severity, ""))
+        head.append(
+            f"{group.rule}  {_in_words(group, self.texts)}  ({self._since(group)})", style="default"
+        )
+        self.console.print(head, soft_wrap=True)
+        for consequence in group.consequences:
+            self._line(f"  and so {consequence.rule}: {_in_words(consequence, self.texts)}")
+        if group.severity is not Severity.UNKNOWN:
+            self._print_fix(group, plans)
+
+    def _since(self, group: FindingGroup) -> str:
+        if any(map(self.report.has_as_new, group.findings)):
+            return "new"
+        return f"since {min(one.first_seen for one in group.findings):%Y-%m-%d}"
+
+    def _print_fix(self, group: FindingGroup, plans: Sequence[WantedPlan]) -> None:
+        """Print the lines to paste; a plan that several groups want stands below the first."""
+        shown = group.fix[:_MAX_LINES]
+        if self.addresses and any(_BOOTSTRAP in line for line in shown):
+            self._line_once(f"    {_BOOTSTRAP[1:]}={shell_word(self.addresses)}")
+        for line in shown:
+            self._line(f"    {line}")
+        if len(group.fix) > _MAX_LINES:
+            self._line(f"    # and {len(group.fix) - _MAX_LINES} more lines, in the page")
         for plan in plans:
-            is_of_group = any(replace(plan, topics=own.topics) == own for own in group.plans)
-            if is_of_group and plan not in printed_plans:
-                printed_plans.add(plan)
-                _print_line(console, f"    {plan.command(cluster_words)}")
-    if report.previous_at:
-        since = format_moment(report.previous_at)
-        console.print(f"since {since}: {len(report.new)} new, {len(report.resolved)} resolved")
-    for reason, rule_ids in _rules_by_reason(report).items():
-        _print_line(console, f"not applicable: {reason}: {', '.join(rule_ids)}")
-    console.print(
-        f"{pluralize(len(report.passed), 'rule')} found nothing, {pluralize(waived, 'finding')} "
-        f"{verb(waived, 'is', 'are')} waived"
-    )
-    _print_line(console, f"evidence, reasons, and all of the commands: {page}")
+            if any(replace(plan, topics=own.topics) == own for own in group.plans):
+                self._line_once(f"    {plan.command(self.cluster_words)}")
 
+    def _line_once(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            self._line(line)
 
-def _rules_by_reason(report: AuditReport) -> dict[str, list[str]]:
-    return grouped((reason, rule_id) for rule_id, reason in report.not_applicable.items())
-
-
-def _print_group(
-    console: Console,
-    group: FindingGroup,
-    report: AuditReport,
-    texts: Mapping[str, RuleText],
-) -> None:
-    head = Text(f"{group.severity:<8}  ", style=_STYLES.get(group.severity, ""))
-    if any(map(report.has_as_new, group.findings)):
-        since = "new"
-    else:
-        since = f"since {min(one.first_seen for one in group.findings):%Y-%m-%d}"
-    head.append(f"{group.rule}  {_in_words(group, texts)}  ({since})", style="default")
-    console.print(head, soft_wrap=True)
-    for consequence in group.consequences:
-        _print_line(console, f"  and so {consequence.rule}: {_in_words(consequence, texts)}")
-    if group.severity is Severity.UNKNOWN:
-        return
-    for line in group.fix[:_MAX_LINES]:
-        _print_line(console, f"    {line}")
-    if len(group.fix) > _MAX_LINES:
-        _print_line(console, f"    # and {len(group.fix) - _MAX_LINES} more lines")
+    def _line(self, line: str) -> None:
+        self.console.print(line, markup=False, soft_wrap=True)
 
 
 def _in_words(group: FindingGroup, texts: Mapping[str, RuleText]) -> str:
@@ -183,7 +297,3 @@ def _in_words(group: FindingGroup, texts: Mapping[str, RuleText]) -> str:
         is_said = finding.subject in finding.summary or finding.subject in _OF_THE_WHOLE
         return finding.summary if is_said else f"{finding.subject}: {finding.summary}"
     return f"{texts[group.rule].title}, {group.subjects_in_words}"
-
-
-def _print_line(console: Console, line: str) -> None:
-    console.print(line, markup=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """What several commands share: arguments, the installation, files, JSON, text from outside."""
 
 import argparse
+import json
 import os
 import pwd
 import sys
@@ -29,6 +30,8 @@ from counterpoise.input_files import DOCUMENTS, read_input_text
 from counterpoise.installation import Installation, open_bootstrap_installation, open_installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
+from counterpoise.model.inspection import Inspection
+from counterpoise.model.inspection_document import from_content
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import Run
@@ -257,6 +260,14 @@ def read_text(path: Path, what: str) -> str:
 
 def read_state(path: Path) -> ClusterSnapshot:
     return from_document_text(read_text(path, "cluster document"), where=str(path))
+
+
+def read_saved_cluster(path: Path) -> tuple[ClusterSnapshot, Inspection | None]:
+    """Return what `snapshot --out` wrote; the inspection is None in a document of another tool."""
+    text = read_text(path, "cluster document")
+    snapshot = from_document_text(text, where=str(path))
+    content = json.loads(text).get("inspection")
+    return snapshot, None if content is None else from_content(content, where=str(path))
 
 
 def read_plan(path: Path) -> RebalancePlan:

@@ -64,6 +64,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "audit": (
         "counterpoise audit --cluster orders-eu --fail-at warning",
         "counterpoise audit --bootstrap kafka-1:9092 --out audit",
+        "counterpoise audit --cluster orders-eu --baseline audit/audit.json --fail-on new",
+        "counterpoise audit --cluster orders-eu --rule 'quorum-*' --format junit",
     ),
     "self-check": ("counterpoise self-check", "counterpoise self-check --json --timeout 30s"),
     "notify": ("counterpoise notify --test", "counterpoise notify --test --cluster orders-eu"),

@@ -26,6 +26,7 @@ from counterpoise.installation import Installation, open_installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.document import to_document
+from counterpoise.model.inspection_document import to_content
 from counterpoise.model.movement import max_moves_at_once, suggested_rate
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ClusterPolicy, MovementPolicy
@@ -122,7 +123,10 @@ def _add_snapshot(commands: Commands) -> None:
     )
     add_cluster_arguments(parser)
     parser.add_argument(
-        "--out", type=path_argument, metavar="X.json[.gz]", help="write the cluster document here"
+        "--out",
+        type=path_argument,
+        metavar="X.json[.gz]",
+        help="write the cluster document here, with what `audit --state` reads",
     )
     add_json_argument(parser)
     parser.set_defaults(run=_snapshot)
@@ -135,8 +139,9 @@ def _snapshot(arguments: argparse.Namespace, console: Console) -> int:
             snapshot = snapshots.fresh_snapshot(installation, name)
         else:
             snapshot = _kept_snapshot(installation, name)
-    if arguments.out:
-        document = json.dumps(to_document(snapshot))
+        inspection = snapshots.inspected(installation, snapshot) if arguments.out else None
+    if arguments.out and inspection:
+        document = json.dumps(to_document(snapshot) | {"inspection": to_content(inspection)})
         write_text(arguments.out, f"{document}\n", "cluster document")
     if arguments.json:
         print_json(tables.snapshot_summary(snapshot))

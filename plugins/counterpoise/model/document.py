@@ -20,6 +20,13 @@ Keys of replication throttles that are set already, so that a plan knows what to
 of type, name, key and value:
 
     "throttles": [["broker", "4", "follower.replication.throttled.rate", "20000000"]]
+
+In-sync replicas are known where there is a list of the partitions that lack some; null there means
+that those of this partition are not known:
+
+    "in_sync": [["orders", 0, [1, 2]]]
+
+What only an audit reads is under "inspection" (model/inspection_document.py).
 """
 
 import hashlib
@@ -73,6 +80,7 @@ _SHOWN: Final = 60  # characters of a value that cannot be right
 _THROTTLE_KEYS: Final = {"broker": RATE_KEYS, "topic": LIST_KEYS}
 _PARTITION: Final = "[topic, partition, [replicas], leader, size_bytes, bytes_in_per_second]"
 _MOVING: Final = "[topic, partition, [adding], [removing]]"
+_IN_SYNC: Final = "[topic, partition, [in-sync replicas]]"
 _THROTTLE: Final = '["broker", id, rate key, value] or ["topic", name, list key, value]'
 # Where the type of a column is wider or narrower; -1 is Kafka's "without limit".
 _LOWEST: Final = dict.fromkeys(UNLIMITED_TOPIC_CONFIGS, -1) | dict.fromkeys(LOCAL_TOPIC_CONFIGS, -2)
@@ -95,6 +103,7 @@ def complaints_about(document: Mapping[str, Any]) -> list[str]:
         *_head_complaints(document),
         *_topic_complaints(document.get("topics", [])),
         *_moving_complaints(document.get("moving", [])),
+        *_in_sync_complaints(document.get("in_sync")),
         *_throttle_complaints(document.get("throttles", [])),
         *_broker_complaints(brokers, broker_ids),
         *_partition_complaints(partitions, broker_ids),
@@ -136,6 +145,23 @@ def _moving_complaints(moving: object) -> Iterator[str]:
     for index, row in enumerate(moving):
         if not _is_moving(row):
             yield f"moving[{index}]: must be {_MOVING}"
+
+
+def _in_sync_complaints(in_sync: object) -> Iterator[str]:
+    if not isinstance(in_sync, list | None):
+        yield f'"in_sync" must be a list of {_IN_SYNC}'
+        return
+    for index, row in enumerate(in_sync or []):
+        if not _is_in_sync(row):
+            yield f"in_sync[{index}]: must be {_IN_SYNC}"
+
+
+def _is_in_sync(row: object) -> bool:
+    if not isinstance(row, list) or len(row) != 3:
+        return False
+    topic, partition, broker_ids = row
+    are_known = broker_ids is None or _are_ids(broker_ids)
+    return isinstance(topic, str) and type(partition) is int and are_known
 
 
 def _is_moving(row: object) -> bool:
@@ -328,6 +354,21 @@ def to_document(snapshot: ClusterSnapshot) -> dict[str, Any]:
         "partitions": _rows(snapshot.partitions, _PARTITION_COLUMNS),
         "moving": [row for row in _rows(snapshot.partitions, _MOVING_COLUMNS) if row[2] or row[3]],
         "throttles": _rows(snapshot.throttles, THROTTLES.names),
+        **_in_sync_entries(snapshot.partitions),
+    }
+
+
+def _in_sync_entries(partitions: pa.Table) -> dict[str, Any]:
+    """Return the partitions that lack in-sync replicas; nothing where those of none are known."""
+    if partitions["isr"].null_count == partitions.num_rows:
+        return {}
+    rows = rows_of(partitions, "topic", "partition", "isr", "replicas")
+    return {
+        "in_sync": [
+            [topic, partition, isr]
+            for topic, partition, isr, replicas in rows
+            if isr is None or set(isr) != set(replicas)
+        ]
     }
 
 
@@ -390,7 +431,9 @@ def _snapshot(document: Mapping[str, Any]) -> ClusterSnapshot:
     observed_at = document.get("observed_at")
     cluster = document.get("cluster") or document.get("name") or ""
     cluster_id = document.get("cluster_id") or ""
-    partitions = _partitions_table(document["partitions"], document.get("moving", []))
+    partitions = _partitions_table(
+        document["partitions"], document.get("moving", []), document.get("in_sync")
+    )
     tables = {
         "brokers": _brokers_table(document["brokers"]),
         "topics": _topics_table(partitions, document.get("topics", [])),
@@ -488,15 +531,19 @@ def _topics_table(partitions: pa.Table, topics: Sequence[Mapping[str, Any]]) -> 
 
 
 def _partitions_table(
-    entries: Sequence[Sequence[Any]], moving: Sequence[Sequence[Any]]
+    entries: Sequence[Sequence[Any]],
+    moving: Sequence[Sequence[Any]],
+    in_sync: Sequence[Sequence[Any]] | None,
 ) -> pa.Table:
     rows = sorted(entries, key=itemgetter(0, 1))
     reassignments = {(row[0], row[1]): (row[2], row[3]) for row in moving}
     changes = [reassignments.get((row[0], row[1]), ((), ())) for row in rows]
+    lacking = {(row[0], row[1]): row[2] for row in in_sync or ()}
     columns = {
         "topic": [row[0] for row in rows],
         "partition": [row[1] for row in rows],
         "replicas": [row[2] for row in rows],
+        "isr": [None if in_sync is None else lacking.get((row[0], row[1]), row[2]) for row in rows],
         "leader": [None if row[3] == -1 else row[3] for row in rows],
         "size_bytes": [row[4] if len(row) > 4 else None for row in rows],
         "bytes_in_per_second": [row[5] if len(row) > 5 else None for row in rows],

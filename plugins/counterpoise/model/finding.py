@@ -165,6 +165,7 @@ class AuditReport:
     # or in part; and those about something that this cluster does not have.
     unknown: Mapping[str, str] = field(default_factory=dict)
     not_applicable: Mapping[str, str] = field(default_factory=dict)
+    unused_waivers: tuple[Waiver, ...] = ()  # in force, and their rules ran and found nothing such
 
     @property
     def open(self) -> tuple[ReportedFinding, ...]:

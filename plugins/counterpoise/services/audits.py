@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from counterpoise.archive import DATA_DOCS, audit_report_name
 from counterpoise.audit import RULES, auditing, planned
 from counterpoise.audit.facts import AuditFacts, PastFacts
 from counterpoise.audit.figures import idle_since, moving_since
+from counterpoise.audit.rule import Rule
 from counterpoise.errors import (
     BrokerUnresponsiveError,
     ClusterError,
@@ -40,23 +42,28 @@ from counterpoise.model.finding import (
     AuditReport,
     Finding,
     PlanOutlook,
+    ReportedFinding,
     RuleText,
     WantedPlan,
     from_json,
     point_from_json,
 )
+from counterpoise.model.inspection import Inspection, InspectionItem
 from counterpoise.model.load import DiskForecast
-from counterpoise.model.policy import AuditPolicy
+from counterpoise.model.policy import AuditPolicy, ClusterPolicy
 from counterpoise.model.provider import profile_of
 from counterpoise.model.request import RebalanceRequest, Scope
 from counterpoise.model.run import UNDER_WAY_STATES
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.model.severity import Waiver
 from counterpoise.model.tables import LOG_DIR_LOAD, RESULT_TABLES, SERIES
+from counterpoise.reporting.audit_junit import audit_junit
 from counterpoise.reporting.policy_lines import policy_lines
 from counterpoise.services import doctor
 from counterpoise.services.analyses import stored_view
 from counterpoise.services.kept_empty import plan_without
 from counterpoise.services.snapshots import read_snapshot, usual_bytes_in
+from counterpoise.settings import read_waivers
 from counterpoise.snapshot import inspect
 from counterpoise.storage.file_cache import FileCache
 from counterpoise.units import parse_moment
@@ -75,29 +82,114 @@ Thresholds = Mapping[str, Mapping[str, int]]
 _Value = TypeVar("_Value")
 
 
-def audit(installation: Installation, cluster: str, scheduled_at: datetime) -> AuditReport:
+@dataclass(frozen=True, slots=True)
+class AuditChoice:
+    """How somebody wants one audit; unless it is the usual one, it is not stored.
+
+    `rules` and `skipped` are patterns of rule ids. The waivers of `waivers_file` come beside those
+    of the policy. `baseline` takes the place of the last stored audit.
+    """
+
+    rules: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    waivers_file: Path | None = None
+    baseline: AuditReport | None = None
+
+    @property
+    def chosen_rules(self) -> tuple[Rule, ...]:
+        """Return the rules to run. Raises InputError for a pattern that matches none."""
+        return auditing.chosen_rules(self.rules, self.skipped)
+
+
+USUAL: Final = AuditChoice()
+# What a document of another tool does not have.
+_SAVED_ITEMS: Final = tuple(set(InspectionItem) - {InspectionItem.PERMISSIONS})
+_NOT_SAVED: Final = "the file does not have it; `counterpoise snapshot --out` writes it"
+
+
+def audit(
+    installation: Installation, cluster: str, scheduled_at: datetime, choice: AuditChoice = USUAL
+) -> AuditReport:
     """Audit a cluster, store what was found, write the report. `scheduled_at` names both.
 
     Raises what a snapshot raises (ClusterUnreachableError, ClusterError), InputError for a policy
-    whose thresholds or waivers name no rule, StoreError.
+    or a choice whose thresholds, waivers or patterns name no rule, and for a baseline of another
+    cluster, StoreError.
     """
+    rules = choice.chosen_rules
+    waivers = _waivers_of(choice.waivers_file)
     thresholds = _thresholds(installation, cluster)
     facts = _gather_facts(installation, cluster, scheduled_at, thresholds)
     previous = installation.archive.audit_before(cluster, scheduled_at)
-    report = auditing.compare(
-        auditing.PreviousAudit.of(previous) if previous else None, findings_of(facts), facts
-    )
-    installation.archive.write_audit(report)
-    _write_pages(installation, report, thresholds)
+    report = _audited(facts, rules, waivers, choice.baseline, previous)
+    if choice == USUAL:
+        installation.archive.write_audit(report)
+        _write_pages(installation, report)
     return report
 
 
-def findings_of(facts: AuditFacts) -> tuple[Finding, ...]:
+def audit_saved(
+    snapshot: ClusterSnapshot,
+    inspection: Inspection | None,
+    now: datetime,
+    choice: AuditChoice = USUAL,
+    *,
+    file: str,
+) -> AuditReport:
+    """Audit what `snapshot --out` wrote to `file`, without a cluster; nothing is stored.
+
+    `inspection` is None for a document of another tool. Raises InputError as `audit` does.
+    """
+    rules, waivers = choice.chosen_rules, _waivers_of(choice.waivers_file)
+    facts = AuditFacts(
+        now=now,
+        snapshot=snapshot,
+        policy=ClusterPolicy(),
+        thresholds=auditing.resolve(AuditPolicy()),
+        inspection=inspection or Inspection(unavailable=dict.fromkeys(_SAVED_ITEMS, _NOT_SAVED)),
+        typed_words=("--state", file),
+        is_saved=True,
+    )
+    return _audited(facts, rules, waivers, choice.baseline)
+
+
+def _audited(
+    facts: AuditFacts,
+    rules: Sequence[Rule],
+    waivers: tuple[Waiver, ...],
+    baseline: AuditReport | None,
+    previous: AuditReport | None = None,
+) -> AuditReport:
+    own_id = facts.snapshot.cluster_id
+    if baseline and baseline.cluster_id != own_id:
+        raise InputError(
+            f"the baseline is of cluster id {baseline.cluster_id}, this cluster has {own_id}"
+        )
+    previous = baseline or previous
+    facts = replace(facts, policy=_with_waivers(facts.policy, waivers))
+    before = auditing.PreviousAudit.of(previous) if previous else None
+    return auditing.compare(before, findings_of(facts, rules), facts, rules)
+
+
+def _waivers_of(file: Path | None) -> tuple[Waiver, ...]:
+    waivers = read_waivers(file) if file else ()
+    try:
+        auditing.resolve(AuditPolicy(waivers=waivers))
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    return waivers
+
+
+def _with_waivers(policy: ClusterPolicy, waivers: tuple[Waiver, ...]) -> ClusterPolicy:
+    return replace(policy, audit=replace(policy.audit, waivers=(*policy.audit.waivers, *waivers)))
+
+
+def findings_of(facts: AuditFacts, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
     """Return what the rules find; what a plan should mend is checked against the planner.
 
     One plan is made for each goal that findings ask for.
     """
-    findings = auditing.find(facts)
+    findings = auditing.find(facts, rules)
     if facts.snapshot_failure:
         return tuple(replace(finding, plan=None) for finding in findings)
     snapshot = facts.snapshot
@@ -339,16 +431,41 @@ def _result_table(installation: Installation, name: str, snapshot_ids: set[str])
 # -- the report
 
 
-def _write_pages(installation: Installation, report: AuditReport, thresholds: Thresholds) -> None:
-    texts = auditing.rule_texts(thresholds)
+def report_texts(
+    report: AuditReport,
+    policy: AuditPolicy,
+    cluster_words: tuple[str, ...],
+    *,
+    data_checks: str | None = None,
+) -> dict[str, str]:
+    """Return the report as page and as document, by suffix: `html`, `json`.
+
+    `cluster_words` and `data_checks` are those of `reporting.audit_report`.
+    """
+    texts = rule_texts(policy)
+    return {
+        "html": reporting.audit_report(report, texts, cluster_words, data_checks=data_checks),
+        "json": reporting.audit_json(report, texts),
+    }
+
+
+def junit_text(report: AuditReport, policy: AuditPolicy, failing: Sequence[ReportedFinding]) -> str:
+    """Return the report as JUnit XML; `failing` are the findings that fail the caller."""
+    return audit_junit(report, rule_texts(policy), failing)
+
+
+def _write_pages(installation: Installation, report: AuditReport) -> None:
     cluster = report.cluster
     docs = f"{DATA_DOCS}/index.html" if installation.archive.has_data_docs(cluster) else None
-    cluster_words = installation.cluster_words(cluster)
-    page = reporting.audit_report(report, texts, cluster_words, data_checks=docs)
+    policy, cluster_words = (
+        installation.cluster(cluster).policy,
+        installation.cluster_words(cluster),
+    )
+    texts = report_texts(report, policy.audit, cluster_words, data_checks=docs)
     pages = {
-        audit_report_name(cluster, report.audited_at.date()): page,
-        audit_report_name(cluster, suffix="json"): reporting.audit_json(report, texts),
-        audit_report_name(cluster): page,
+        audit_report_name(cluster, report.audited_at.date()): texts["html"],
+        audit_report_name(cluster, suffix="json"): texts["json"],
+        audit_report_name(cluster): texts["html"],
     }
     for name, text in pages.items():
         installation.archive.write_report(name, text)

@@ -29,12 +29,13 @@ from counterpoise.errors import (
 from counterpoise.history import HistoryError
 from counterpoise.installation import Installation, settings_in
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.inspection import Inspection
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.provider import profile_of
 from counterpoise.model.report import BrokerLoad
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.services import doctor
-from counterpoise.snapshot import take_snapshot
+from counterpoise.snapshot import inspect, take_snapshot
 from counterpoise.validation import (
     BadSnapshotError,
     CountsBefore,
@@ -101,6 +102,15 @@ def fresh_snapshot(
         raise
     except ClusterError as error:
         raise doctor.with_cause(installation, cluster, error) from None
+
+
+def inspected(installation: Installation, snapshot: ClusterSnapshot) -> Inspection:
+    """Return what an audit reads of the cluster beside a snapshot that was just made.
+
+    Raises ClusterUnreachableError.
+    """
+    with installation.reader(snapshot.cluster) as reader:
+        return inspect(reader, snapshot)
 
 
 def read_snapshot(

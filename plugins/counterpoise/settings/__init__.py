@@ -17,6 +17,7 @@ from counterpoise.settings.clusters_file import (
 from counterpoise.settings.connections import FileConnections
 from counterpoise.settings.locations import Locations, check_worker_variables
 from counterpoise.settings.policy_rows import PolicyRow, policy_rows, shown
+from counterpoise.settings.waivers_file import read_waivers
 
 __all__ = [
     "ClusterSettings",
@@ -29,5 +30,6 @@ __all__ = [
     "parse_settings",
     "policy_rows",
     "read_settings",
+    "read_waivers",
     "shown",
 ]
