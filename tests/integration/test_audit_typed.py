@@ -13,6 +13,7 @@ import pytest
 
 from dev import local_kafka
 from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics
+from dev.local_processes import wait_until
 from tests.support.command_line import CommandLine
 from tests.support.pasting import Operator
 
@@ -23,7 +24,8 @@ TOPICS: Final = tuple(TopicSpec(f"events-{number}", [(1,), (2,), (3,)]) for numb
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     folder = tmp_path_factory.mktemp("copied")
-    with local_kafka.running(folder, brokers_in_racks("a", "b", "c")) as started:
+    properties = {"min.insync.replicas": "2"}
+    with local_kafka.running(folder, brokers_in_racks("a", "b", "c"), properties) as started:
         create_topics(started.bootstrap_string, TOPICS)
         yield started
 
@@ -67,3 +69,48 @@ def test_what_kafkas_tool_generates_is_imported_as_it_was_printed(
     assert typed.code == 0, typed.err
     moves = json.loads(imported.read_text())["moves"]
     assert {broker for move in moves for broker in move["replicas_after"]} <= {2, 3}
+
+
+MIXED: Final = '{"version":1,"partitions":[{"topic":"mixed","partition":1,"replicas":[2,3,1]}]}'
+
+
+def found(shell: CommandLine, kafka: LocalKafka) -> set[tuple[str, str]]:
+    typed = shell.type("audit", "--bootstrap", kafka.bootstrap_string, "--json")
+    rows = json.loads(typed.out)["findings"]
+    return {(row["rule"], row["subject"]) for row in rows if row["severity"] != "unknown"}
+
+
+def test_what_is_typed_for_mixed_factors_mends_them_and_brings_nothing_new(
+    kafka: LocalKafka, shell: CommandLine, tmp_path: Path
+) -> None:
+    """A lower min.insync.replicas, which the next audit would raise again, is not proposed."""
+    create_topics(kafka.bootstrap_string, [TopicSpec("mixed", [(1, 2), (2, 3)])])
+    operator = Operator(kafka, tmp_path / "operator", shell.environment)
+    operator.paste(
+        [
+            f"echo '{MIXED}' > mixed.json",
+            'kafka-reassign-partitions.sh --bootstrap-server "$BOOTSTRAP" --execute '
+            "--reassignment-json-file mixed.json",
+        ]
+    )
+    blocks = ("min-insync-blocks", "topic mixed")
+    wait_until(
+        lambda: {blocks, ("replication-factor-mixed", "topic mixed")} <= found(shell, kafka),
+        "mixed factors",
+        timeout_seconds=120,
+    )
+    before = found(shell, kafka)
+    audited = shell.type("audit", "--bootstrap", kafka.bootstrap_string)
+    assert "min.insync.replicas=1" not in audited.out
+    (command,) = printed_commands(audited.out)
+    plan, where = "replication-factor-3.json", f"--bootstrap {kafka.bootstrap_string}"
+    operator.paste(
+        [
+            command,
+            f"counterpoise approve {plan} {where} --rate 100MB/s --reason 'three replicas'",
+            f"counterpoise execute {plan} {where}",
+        ]
+    )
+    after = found(shell, kafka)
+    assert not after - before
+    assert {blocks, (ONE_REPLICA, "topic events-0")} <= before - after

@@ -137,6 +137,8 @@ def test_waived_findings_are_folded_with_their_reasons_and_count_nowhere() -> No
     assert "Nothing critical, and no warnings." in shown.text
     assert "Waived 1 known, with a reason" in shown.text
     assert "Waived: 1" in shown.text
+    unused = Waiver("calm", "it was noisy once", ("topic a",))
+    assert "calm for topic a: it was noisy once" in page(report(unused_waivers=(unused,))).text
     assert "scratch data 2026-11-23 12:00:00 UTC" in shown.text
 
 

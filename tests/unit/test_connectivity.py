@@ -277,7 +277,7 @@ def test_host_names_are_compared_as_clients_do(
 @pytest.mark.parametrize(
     ("behave", "said"),
     [
-        (respond_with(HTTP_RESPONSE), "does not answer as a Kafka broker does"),
+        (respond_with(HTTP_RESPONSE), "an HTTP server answers there, no Kafka broker"),
         (respond_with(b""), "does not answer as a Kafka broker does"),
         (
             respond_with(b"\x00\x00\x00\x04\x00\x00\x00\x01"),

@@ -95,6 +95,13 @@ def stderr_console(arguments: argparse.Namespace) -> Console:
     return safe_console(plain_console(stderr=True, quiet=arguments.quiet))
 
 
+def _addresses(text: str) -> str:
+    """Return addresses as typed; none are no choice of another cluster."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("no address; write it like kafka-1:9092,kafka-2:9092")
+    return text
+
+
 def add_cluster_arguments(parser: argparse.ArgumentParser, *, or_document: bool = False) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     if or_document:
@@ -107,6 +114,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser, *, or_document: bool 
     where.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml")
     where.add_argument(
         "--bootstrap",
+        type=_addresses,
         metavar="A,B",
         help="bootstrap addresses host:port, tried in order (plaintext)",
     )
@@ -118,6 +126,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--bootstrap",
+        type=_addresses,
         metavar="A,B",
         help="addresses of the cluster, where config/clusters.yaml lacks it",
     )
@@ -135,6 +144,7 @@ def add_plan_command(
     parser.add_argument("plan", type=path_argument, metavar="PLAN", help="the plan's file")
     parser.add_argument(
         "--bootstrap",
+        type=_addresses,
         metavar="A,B",
         help="addresses of the cluster, where config/clusters.yaml lacks it",
     )

@@ -11,6 +11,7 @@ the same way (`find_complaints`).
 Limits: GSSAPI was not tried; it needs the package gssapi and a librdkafka built with libsasl2.
 """
 
+import ipaddress
 import os
 import re
 import ssl
@@ -666,10 +667,21 @@ def _address_complaints(listed: str, addresses: tuple[str, ...]) -> list[str]:
     return [complaint for complaint in found if complaint]
 
 
+def _is_ipv6(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).version == 6
+    except ValueError:
+        return False
+
+
 def _address_complaint(address: str) -> str | None:
     if "://" in address:
         return f'address "{address}": write host:port, and the protocol in "security.protocol"'
+    if ";" in address:
+        return f'address "{address}": addresses are separated by commas, not by ";"'
     host, colon, port = address.rpartition(":")
+    if _is_ipv6(host):
+        return f'address "{address}": an IPv6 address is in brackets; write "[{host}]:{port}"'
     if not colon or (":" in host and not host.startswith("[")):
         host = f"[{address}]" if colon else address
         return f'address "{address}" has no port; write it like "{host}:9092"'

@@ -319,7 +319,7 @@ class EndpointChecker:
         if isinstance(error, TimeoutError):
             is_tls = stage is ConnectionStage.TLS
             seconds = CONNECT_TIMEOUT_SECONDS if is_tls else self._response_seconds
-            return stage, f"{NO_RESPONSE} {seconds:g} s"
+            return stage, f"{NO_RESPONSE} {seconds:g} s; it hangs, or no Kafka broker listens there"
         if isinstance(error, AuthenticationRefusedError | ClusterError):
             return stage, str(error)
         is_connection_error = isinstance(error, kafka_errors.KafkaError | OSError)
@@ -493,6 +493,7 @@ NO_CONNECTION: Final = (
 )
 _SASL_HANDSHAKE: Final = 17  # the API key of the request
 _UNSUPPORTED_MECHANISM: Final = 33
+_HTTP: Final = b"HTTP/"
 _FAMILIES: Final = {"v4": socket.AF_INET, "v6": socket.AF_INET6}
 
 
@@ -525,6 +526,8 @@ def no_response_reason(address: str, settings: ConnectionSettings) -> str:
     if not uses_sasl and (mechanisms := _sasl_mechanisms(address, uses_tls)):
         wanted = "SASL_SSL" if uses_tls else "SASL_PLAINTEXT"
         return f'it wants SASL ({mechanisms}), but "security.protocol" is {protocol}; set {wanted}'
+    if not uses_tls and _speaks_http(address):
+        return "an HTTP server answers there, no Kafka broker; name the port of a broker's listener"
     return (
         "it accepts connections, but does not answer as a Kafka broker does to "
         f'"security.protocol" {protocol}'
@@ -562,6 +565,15 @@ def speaks_tls(address: str) -> bool | None:
     except OSError:
         return False
     return True
+
+
+def _speaks_http(address: str) -> bool:
+    try:
+        with socket.create_connection(split_address(address), CONNECT_TIMEOUT_SECONDS) as plain:
+            plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return plain.recv(len(_HTTP)) == _HTTP
+    except OSError:
+        return False
 
 
 def _sasl_mechanisms(address: str, uses_tls: bool) -> str:

@@ -16,7 +16,8 @@ _CLUSTERS: Final = {
 def addresses() -> Iterator[Broken]:
     for address, said in (
         (",", "--bootstrap"),
-        (" ", "missing"),
+        (" ", "no address"),
+        ("", "no address"),
         ("localhost", "has no port"),
         ("localhost:", "is not a number"),
         ("localhost:0", "from 1 to 65535"),
@@ -27,7 +28,7 @@ def addresses() -> Iterator[Broken]:
         ("localhost:²", "--bootstrap"),
         ("localhost:" + "9" * 5000, "--bootstrap"),
         (":9092", "is not host:port"),
-        ("::1:9092", "has no port"),
+        ("::1:9092", 'write "[::1]:9092"'),
         ("[::1]", "is not a number"),
         ("[::1:9092", "is not host:port"),
         ("[x]:9092", "is not host:port"),
@@ -36,7 +37,7 @@ def addresses() -> Iterator[Broken]:
         (f"user:{SECRET}@a:9092", "--bootstrap"),
         ("a b:9092", "is not host:port"),
         ("../a:9092", "is not host:port"),
-        ("a:9092;b:9092", "--bootstrap"),
+        ("a:9092;b:9092", "separated by commas"),
         (f"{HOSTILE}:9092", "is not host:port"),
         ("h" * 10_000 + ":9092/", "--bootstrap"),
         ("a:9092,b", '"b" has no port'),

@@ -124,6 +124,15 @@ def test_min_insync_one_is_a_finding_by_the_level_that_sets_it() -> None:
     )
 
 
+def test_what_mends_mixed_factors_is_more_replicas_and_no_lower_min_insync_replicas() -> None:
+    picture = "orders-0: 1 2\norders-1: 1 2 3"
+    (finding,) = findings_of("min-insync-blocks", of(picture, configs={"orders": {MIN_ISR: "2"}}))
+    assert finding.fix == ()
+    assert finding.plan is not None and finding.plan.replication_factor == 3
+    lowered = of(picture, configs={"orders": {MIN_ISR: "1"}})
+    assert findings_of("min-insync-1", lowered) == ()
+
+
 @pytest.mark.parametrize("rule", ["min-insync-1", "min-insync-blocks", "partitions-under-min-isr"])
 def test_a_topic_without_known_min_insync_replicas_is_unknown(rule: str) -> None:
     found = facts()

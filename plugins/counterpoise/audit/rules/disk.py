@@ -379,8 +379,8 @@ def retention_without_end(facts: AuditFacts) -> Iterator[CheckResult]:
     if names:
         yield CheckResult(
             subjects.CLUSTER,
-            f"{pluralize(len(names), 'topic')} keep every record for ever: retention.ms and "
-            "retention.bytes are both -1",
+            f"{pluralize(len(names), 'topic')} {verb(len(names), 'keeps', 'keep')} every record "
+            "for ever: retention.ms and retention.bytes are both -1",
             evidence(("topic",), [(name,) for name in names]),
             fix=_shorten(facts, names[:_TOPICS_IN_FIX]),
         )

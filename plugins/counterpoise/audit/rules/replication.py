@@ -147,10 +147,15 @@ def replication_factor_mixed(facts: AuditFacts) -> Iterator[CheckResult]:
 
 def _is_mixed(facts: AuditFacts) -> Flags:
     """Return, for each topic, whether its partitions have different replication factors."""
+    return np.asarray(_lowest_factors(facts) != _highest_factors(facts))
+
+
+def _lowest_factors(facts: AuditFacts) -> Ints:
+    """Return the lowest replication factor among the partitions of each topic."""
     partitions = facts.partitions
     lowest = np.full(len(partitions.topics), np.iinfo(np.int64).max, dtype=np.int64)
     np.minimum.at(lowest, partitions.topic_of, partitions.factors)
-    return np.asarray(lowest != _highest_factors(facts))
+    return lowest
 
 
 def _is_of_balancer(facts: AuditFacts) -> Flags:
@@ -179,9 +184,13 @@ def _highest_factors(facts: AuditFacts) -> Ints:
 def min_insync_blocks(facts: AuditFacts) -> Iterator[CheckResult]:
     """Yield topics with two replicas or more: one replica is a finding of `replication-factor-1`.
 
-    Brokers since 4.3 require no more in-sync replicas than there are replicas.
+    Brokers since 4.3 require no more in-sync replicas than there are replicas. A topic of mixed
+    factors gets more replicas: a lower value is too low for its partitions with three.
     """
     yield from min_isr_unknown(facts)
+    highest_factors = dict(
+        zip(facts.partitions.topics, _highest_factors(facts).tolist(), strict=True)
+    )
     partitions = facts.partitions
     min_insync = partitions.min_insync[partitions.topic_of]
     blocks = (min_insync >= partitions.factors) & (partitions.factors > 1)
@@ -189,6 +198,7 @@ def min_insync_blocks(facts: AuditFacts) -> Iterator[CheckResult]:
     for topic, rows in partitions.by_topic(blocks):
         needed = int(min_insync[rows[0]])
         factor = int(partitions.factors[rows].min())
+        highest = highest_factors[topic]
         is_above_factor = needed > factor
         have = pluralize(len(rows), "partition has", "partitions have")
         older = "; brokers that do not cap it at the factor refuse every write"
@@ -198,8 +208,8 @@ def min_insync_blocks(facts: AuditFacts) -> Iterator[CheckResult]:
             f"{pluralize(factor, 'replica')}: one replica down stops writes with "
             f"acks=all{older if is_above_factor else ''}",
             _min_isr_levels(facts, [topic]),
-            fix=(add_config("topics", topic, {_MIN_ISR: factor - 1}),),
-            plan=_plan_for_factor(facts, topic, needed + 1),
+            fix=(add_config("topics", topic, {_MIN_ISR: factor - 1}),) if factor == highest else (),
+            plan=_plan_for_factor(facts, topic, max(needed + 1, highest)),
         )
 
 
@@ -216,7 +226,7 @@ def min_insync_blocks(facts: AuditFacts) -> Iterator[CheckResult]:
 def min_insync_1(facts: AuditFacts) -> Iterator[CheckResult]:
     yield from min_isr_unknown(facts)
     partitions = facts.partitions
-    has_three_replicas = _highest_factors(facts) >= _USUAL_FACTOR
+    has_three_replicas = _lowest_factors(facts) >= _USUAL_FACTOR
     chosen = np.flatnonzero((partitions.min_insync == 1) & has_three_replicas)
     topics = [partitions.topics[row] for row in chosen.tolist()]
     own_topics = [topic for topic in topics if is_set_by_topic(facts, topic, _MIN_ISR)]
@@ -245,7 +255,7 @@ def _raise_default_min_isr(facts: AuditFacts) -> tuple[str, ...]:
     A topic of two replicas that inherited 2 would refuse writes while one broker restarts.
     """
     partitions = facts.partitions
-    is_small = (partitions.min_insync == 1) & (_highest_factors(facts) < _USUAL_FACTOR)
+    is_small = (partitions.min_insync == 1) & (_lowest_factors(facts) < _USUAL_FACTOR)
     small_topics = [partitions.topics[row] for row in np.flatnonzero(is_small).tolist()]
     keeping = [
         add_config("topics", topic, {_MIN_ISR: 1})
