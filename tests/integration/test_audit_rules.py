@@ -22,6 +22,7 @@ from dev.local_processes import wait_until
 from tests.support.command_line import CommandLine
 from tests.support.faults import NOTICED_SOON
 from tests.support.kafka_facts import ON_A_SHARED_DISK
+from tests.support.pasting import Operator
 
 SECONDS: Final = 120.0
 OFFSETS: Final = "offsets.topic.replication.factor"
@@ -30,6 +31,8 @@ SHARES: Final = "share.coordinator.state.topic.replication.factor"
 DEFAULT: Final = "default.replication.factor"
 ABOVE: Final = "replication-factor-above-brokers"
 PROPERTIES: Final = {**NOTICED_SOON, **dict.fromkeys((OFFSETS, TRANSACTIONS, SHARES, DEFAULT), "3")}
+FEATURES: Final = "features-below-possible"
+FEATURE_TOOL: Final = "org.apache.kafka.tools.FeatureCommand"
 TOOL: Final = "org.apache.kafka.tools.TopicCommand"
 
 
@@ -94,6 +97,31 @@ def test_the_factor_of_an_internal_topic_that_exists_decides_nothing(
 def test_factors_that_three_brokers_can_give(kafka: LocalKafka, shell: CommandLine) -> None:
     kafka.add_broker(3, "c")
     assert found_by(shell, ABOVE) == {}
+
+
+def test_an_upgrade_is_finished_by_the_commands_that_are_printed(
+    kafka: LocalKafka, shell: CommandLine, tmp_path: Path
+) -> None:
+    """Brokers do not list a feature that is at level 0."""
+    assert found_by(shell, FEATURES) == {}
+    lowered = ("eligible.leader.replicas.version=0", "share.version=0")
+    options = [word for feature in lowered for word in ("--feature", feature)]
+    where = ("--bootstrap-server", kafka.bootstrap_string)
+    kafka.tool(FEATURE_TOOL, *where, "downgrade", *options)
+    found: dict[str, dict[str, Any]] = {}
+
+    def are_at(level: int) -> bool:
+        found.clear()
+        found.update(found_by(shell, FEATURES))
+        return bool(found) is (level == 0)
+
+    wait_until(lambda: are_at(0), "the lower levels", SECONDS)
+    assert found["cluster"]["evidence"]["rows"] == [
+        ["eligible.leader.replicas.version", "0", "1"],
+        ["share.version", "0", "1"],
+    ]
+    Operator(kafka, tmp_path / "operator").paste(found["cluster"]["fix"])
+    wait_until(lambda: are_at(1), "the higher levels", SECONDS)
 
 
 def test_eligible_leaders_are_replicas(

@@ -162,6 +162,10 @@ def test_with_an_old_inter_broker_protocol_no_topic_has_an_id(
         shell = CommandLine.in_folder(tmp_path, capsys)
         policy = f"{ON_A_SHARED_DISK}, approval: {{requester_may_approve: true}}"
         shell.configure(cluster.bootstrap_string, extra=f"    policy: {{{policy}}}\n")
+        audited = json.loads(shell.type("audit", "--cluster", "demo", "--json").out)
+        (old,) = [r for r in audited["findings"] if r["rule"] == "features-below-possible"]
+        assert old["seen"].endswith("is 2.7 on brokers 1, 2, which run 3.9")
+        assert old["fix"][-1] == "inter.broker.protocol.version=3.9"
         plan = shell.folder / "plan.json"
         done(shell.type("plan", "--cluster", "demo", "--goal", "rebalance", "--out", plan))
         document = json.loads(plan.read_text())

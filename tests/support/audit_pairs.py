@@ -392,8 +392,8 @@ def limit_of_replicas(most: int) -> AuditFacts:
     return facts(healthy(lines(["1 2 3"] * 7)), audit=audit)
 
 
-def finalized(level: int) -> AuditFacts:
-    features = {"metadata.version": FeatureLevel(level, 1, 29)}
+def finalized(levels: dict[str, int | None]) -> AuditFacts:
+    features = {name: FeatureLevel(level, 0, 29) for name, level in levels.items()}
     return changed(lambda one: one.features.update(dict.fromkeys(one.brokers, features)))()
 
 

@@ -123,7 +123,9 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     "mixed-versions": one_step(
         lambda cluster: cluster.versions.update({3: BrokerVersion("an-older-table", 29)})
     ),
-    "features-below-possible": each(on.finalized, 28, 29),
+    "features-below-possible": each(
+        on.finalized, {"metadata.version": 29, "x": None}, {"metadata.version": 29, "x": 29}
+    ),
     "static-configs-differ": config(3, "min_insync_replicas", "1", "2"),
     "dynamic-config-drift": each(on.broker_dynamic, ("2",), ("1", "2", "3")),
     "auto-leader-rebalance": config(2, "auto_leader_rebalance_enable", "false", "true"),

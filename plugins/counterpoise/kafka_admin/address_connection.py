@@ -436,5 +436,9 @@ _SOURCES: Final = {
 
 
 def config_value(entry: Any) -> ConfigValue:
-    """Return a config with the level that its value is from."""
-    return ConfigValue(entry.value, _SOURCES.get(entry.config_source, ConfigSource.OTHER))
+    """Return a config with the level that its value is from, and with Kafka's own value, where the
+    broker tells the levels below the one in force.
+    """
+    levels = {_SOURCES.get(synonym.source): synonym.value for synonym in entry.synonyms or ()}
+    source = _SOURCES.get(entry.config_source, ConfigSource.OTHER)
+    return ConfigValue(entry.value, source, levels.get(ConfigSource.DEFAULT))

@@ -140,7 +140,8 @@ def describe_request(resources: Sequence[ConfigResource], keys: Sequence[str] | 
             )
             for resource in resources
         ],
-        include_synonyms=False,
+        # The levels below the one in force; of thousands of topics they would be a large response.
+        include_synonyms=all(resource.is_broker for resource in resources),
         min_version=1,  # version 0 does not have the source of a value
     )
 

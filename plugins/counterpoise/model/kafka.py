@@ -159,10 +159,14 @@ EVERY_BROKER: Final = ConfigResource(ConfigResourceType.BROKER, "")
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """A value with its level; a key without any value is absent from a response."""
+    """A value with its level; a key without any value is absent from a response.
+
+    `default` is Kafka's own value, where a broker has another one.
+    """
 
     value: str | None
     source: ConfigSource
+    default: str | None = field(default=None, compare=False)
 
 
 class ConfigOperation(StrEnum):

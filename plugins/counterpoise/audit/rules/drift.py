@@ -24,6 +24,13 @@ from counterpoise.model.words import join_ids, list_brokers, pluralize
 
 _AUTO_REBALANCE: Final = "auto.leader.rebalance.enable"
 _STATIC_SOURCES: Final = (ConfigSource.STATIC_BROKER, ConfigSource.DEFAULT)
+_METADATA_VERSION: Final = "metadata.version"
+_KRAFT_VERSION: Final = "kraft.version"
+_PROTOCOL: Final = "inter.broker.protocol.version"  # before KRaft
+_NO_WAY_BACK: Final = (
+    "# metadata.version cannot be lowered again once the cluster has written what only the new "
+    "level has:"
+)
 _DESCRIBE_FEATURES: Final = kafka("kafka-features", "describe")
 
 # Unless these are alike, what a topic, a client or the controller gets depends on the broker.
@@ -96,45 +103,85 @@ def mixed_versions(facts: AuditFacts) -> Iterator[CheckResult]:
     "features-below-possible",
     Severity.INFO,
     title="An upgrade that was not finished",
-    why="New brokers behave like old ones until metadata.version and the other features are "
-    "raised: fixes and features of the release are installed, but off.",
-    how="Raise the features as soon as nobody wants to go back to the old release.",
+    why="New brokers behave like old ones until metadata.version and the other features, or before "
+    "KRaft inter.broker.protocol.version, are raised: fixes and features of the release are "
+    "installed, but off. An old protocol, a warning, also bars the way to the next release.",
+    how="Raise them as soon as nobody wants to go back to the old release.",
     source="https://kafka.apache.org/documentation/#upgrade",
-    needs={InspectionItem.FEATURES},
+    needs={InspectionItem.FEATURES, InspectionItem.BROKER_CONFIGS},
+    severities={Severity.WARNING},
 )
 def features_below_possible(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from _old_protocol(facts)
     rows = _features_to_raise(facts)
     if not rows:
         return
     names = join_ids([name for name, _, _ in rows])
     upgrades = [
-        kafka("kafka-features", "upgrade", "--feature", f"{name}={possible}")
+        line
         for name, _, possible in rows
+        for line in (
+            *((_NO_WAY_BACK,) if name == _METADATA_VERSION else ()),
+            kafka("kafka-features", "upgrade", "--feature", f"{name}={possible}"),
+        )
     ]
     yield CheckResult(
         subjects.CLUSTER,
         f"every broker supports a higher level of {pluralize(len(rows), 'feature')}: {names}",
         evidence(("feature", "level in force", "level that all support"), rows),
-        fix=(
-            "# some levels cannot be lowered again: read the upgrade notes of the release first",
-            *upgrades,
-        ),
+        fix=("# once nobody wants to go back to the old release:", *upgrades),
     )
 
 
 def _features_to_raise(facts: AuditFacts) -> list[tuple[str, int, int]]:
-    """Return features with the level in force and the higher one that every broker supports."""
+    """Return features with the level in force and the higher one that every broker supports.
+
+    metadata.version comes first, since others need it. The level of kraft.version is not raised
+    alone: `quorum-static` has what is to be done.
+    """
     features_by_broker = facts.inspection.features
     names = {name for features in features_by_broker.values() for name in features}
     rows = []
-    for name in sorted(names):
+    for name in sorted(
+        names - {_KRAFT_VERSION}, key=lambda name: (name != _METADATA_VERSION, name)
+    ):
         levels = [features[name] for features in features_by_broker.values() if name in features]
-        finalized = [level.finalized for level in levels if level.finalized is not None]
+        # Brokers do not list a feature whose level is 0.
+        finalized = max(level.finalized or 0 for level in levels)
         is_on_every_broker = len(levels) == len(features_by_broker)
         possible = min(level.highest for level in levels)
-        if is_on_every_broker and finalized and max(finalized) < possible:
-            rows.append((name, max(finalized), possible))
+        if is_on_every_broker and finalized < possible:
+            rows.append((name, finalized, possible))
     return rows
+
+
+def _old_protocol(facts: AuditFacts) -> Iterator[CheckResult]:
+    """Yield inter.broker.protocol.version where it is of an older release than the brokers'."""
+    old = {
+        broker_id: config
+        for broker_id, config in facts.values_of(_PROTOCOL).items()
+        if config.default is not None and _release(config.value) < _release(config.default)
+    }
+    if old:
+        newest = max((_release(config.default) for config in old.values()), default=(0, 0))
+        wanted = ".".join(map(str, newest))
+        values = {broker_id: config.value for broker_id, config in old.items()}
+        yield CheckResult(
+            subjects.config(_PROTOCOL),
+            f"{_PROTOCOL} is {_values_in_words(values)}, which run {wanted}",
+            evidence(("broker", _PROTOCOL), values.items()),
+            fix=(
+                "# server.properties of all brokers, then restart them one by one; it cannot be "
+                "undone:",
+                f"{_PROTOCOL}={wanted}",
+            ),
+            severity=Severity.WARNING,
+        )
+
+
+def _release(version: str | None) -> tuple[int, ...]:
+    """Return (2, 8) of `2.8`, `2.8.0` and `2.8-IV1`."""
+    return tuple(int(number) for number in re.findall(r"\d+", (version or "").split("-")[0])[:2])
 
 
 @rule(
