@@ -17,6 +17,7 @@ from dev.local_processes import wait_until
 from tests.support.command_line import CommandLine, Typed
 from tests.support.kafka_facts import (
     ON_A_SHARED_DISK,
+    ON_THIS_MACHINE,
     configs_by_tool,
     leaders_per_broker,
     ongoing_reassignments,
@@ -64,7 +65,7 @@ def kafka(
 @pytest.fixture
 def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: LocalKafka) -> CommandLine:
     shell = CommandLine.in_folder(tmp_path, capsys)
-    policy = f"{ON_A_SHARED_DISK}, approval: {{requester_may_approve: true}}"
+    policy = f"{ON_A_SHARED_DISK}, {ON_THIS_MACHINE}, approval: {{requester_may_approve: true}}"
     shell.configure(kafka.bootstrap_string, extra=f"    policy: {{{policy}}}\n")
     return shell
 

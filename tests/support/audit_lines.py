@@ -104,6 +104,7 @@ NOT_EXECUTED: Final = {
     "disk-nearly-full": _PLACE,
     "listener-security-differs": _PLACE,
     "log-dir-offline": _DECISION,
+    "name-with-dead-addresses": _DECISION,
     "not-answered": _DECISION,
     "partitions-in-one-rack": "its plan is that of a cluster whose racks are of several brokers",
     "partitions-per-broker": _DECISION,

@@ -83,6 +83,15 @@ def another_cluster(cluster_id: str) -> AuditFacts:
     return bootstrap((*LIST, endpoint("other:9092", metadata=metadata)))
 
 
+def dead_ips(dead: dict[str, str]) -> AuditFacts:
+    """Of the first address of the list, some IP addresses do not respond."""
+    given = facts()
+    usual = connectivity(given.snapshot)
+    first, *others = usual.bootstrap
+    changed = replace(first, address="kafka:9092", ips=("10.0.0.1", *dead), dead_ips=dead)
+    return replace(given, connectivity=replace(usual, bootstrap=(changed, *others)))
+
+
 def quorum_answered(by: tuple[str, ...]) -> AuditFacts:
     """Of brokers 1 and 2 those in `by` got an answer of the active controller."""
     given = facts()

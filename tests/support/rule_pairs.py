@@ -49,6 +49,7 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     # bootstrap
     "bootstrap-few-addresses": each(on.bootstrap, on.LIST[:1], on.LIST),
     "bootstrap-dead-address": each(on.bootstrap, (*on.LIST, on.DEAD), on.LIST),
+    "name-with-dead-addresses": each(on.dead_ips, {"10.9.9.9": "refused"}, {}),
     "bootstrap-removed-broker": each(on.removed_broker, "1=a 2=b 3=c", on.FOUR),
     "bootstrap-one-rack": each(on.bootstrap_of_rack, "1=a 2=a 3=b", "1=a 2=b 3=b"),
     "bootstrap-other-cluster": each(on.another_cluster, "another-id", "picture-id"),

@@ -24,7 +24,7 @@ from dev.local_kafka import BrokerSpec, Listener, LocalKafka, security
 from dev.local_processes import free_ports
 from tests.support.certificates import DAY, Authority
 from tests.support.command_line import CommandLine
-from tests.support.kafka_facts import ON_A_SHARED_DISK
+from tests.support.kafka_facts import ON_A_SHARED_DISK, ON_THIS_MACHINE
 from tests.support.token_endpoint import AUDIENCE, ISSUER, TokenEndpoint, token_endpoint
 
 RACKS: Final = {1: "a", 2: "b", 3: None}
@@ -180,7 +180,8 @@ def connect(
     `policy` is more of it: `"provider: msk"`.
     """
     names = "" if operator is None else "    operator_connection: kafka_operator\n"
-    extra = f"{names}    policy: {{{', '.join(filter(None, (ON_A_SHARED_DISK, policy)))}}}\n"
+    whole = ", ".join(filter(None, (ON_A_SHARED_DISK, ON_THIS_MACHINE, policy)))
+    extra = f"{names}    policy: {{{whole}}}\n"
     shell.configure(reader["bootstrap.servers"], extra=extra)
     connections = {"kafka": dict(reader)} | ({"kafka_operator": dict(operator)} if operator else {})
     file = shell.folder / "connections.yaml"

@@ -58,7 +58,7 @@ def test_a_port_that_is_none_is_told_as_such(port: int, shell: CommandLine) -> N
     (finding,) = (
         found
         for found in json.loads(typed.out)["findings"]
-        if found["rule"] == "endpoint-unreachable"
+        if found["rule"] == "advertised-unreachable"
     )
     assert typed.code == 1 and "ports are from 1 to 65535" in finding["seen"]
     assert "does not resolve" not in finding["seen"]
@@ -74,7 +74,7 @@ def test_thousands_of_refused_endpoints_are_checked_and_counted(shell: CommandLi
     assert "1 of 3,001 respond as they should" in typed.out
     assert typed.out.count("endpoint") < 1_000, "not all of them are printed"
     assert "and 2,800 more; --json has all" in typed.out
-    assert "1 partition of 1 topic that it leads" in typed.out
+    assert f"broker 1000 advertises 127.0.0.1:{port}: on every client" in typed.out
 
 
 def test_what_there_was_no_time_for_is_a_finding(

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Final
 
 from counterpoise.audit import unavailable_data
-from counterpoise.audit.rule import Need, Rule, rules_of
+from counterpoise.audit.rule import Rule, rules_of
 from counterpoise.audit.rules import (
     availability,
     balance,
@@ -50,7 +50,10 @@ RULES: Final[tuple[Rule, ...]] = tuple(chain.from_iterable(RULES_BY_AREA.values(
 # What keeps clients from the cluster, and us from a snapshot of it.
 CONNECTION_RULES: Final[tuple[Rule, ...]] = (
     controllers.quorum_no_leader,
-    *(rule for rule in rules_of(bootstrap) if Need.HISTORY not in rule.needs),
+    bootstrap.bootstrap_dead_address,
+    bootstrap.name_with_dead_addresses,
+    bootstrap.bootstrap_other_cluster,
+    bootstrap.metadata_differs,
     *rules_of(listeners),
 )
 # What `doctor` checks, and an audit where no snapshot can be made: these rules need connections,

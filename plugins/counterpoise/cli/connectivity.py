@@ -19,6 +19,7 @@ from counterpoise.model.connectivity import (
     EndpointCheck,
     StageResult,
 )
+from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_count
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _MAX_ENDPOINTS_SHOWN: Final = 50  # with more of them only those with a problem
 _MAX_ROWS: Final = 200  # of a table, and of findings; `--json` has all
+_STYLES: Final = {Severity.CRITICAL: "red", Severity.WARNING: "yellow"}
 _STAGES_WITH_DETAIL: Final = (ConnectionStage.SASL, ConnectionStage.METADATA)
 
 
@@ -98,7 +100,8 @@ def _result(check: EndpointCheck) -> str:
     if check.is_expected_broker is False:
         parts.insert(0, "ANOTHER BROKER")
     if len(check.ips) > 1:
-        parts.append(f"{len(check.ips)} IP addresses")
+        dead = [f"not {ip}: {reason}" for ip, reason in check.dead_ips.items()]
+        parts.append("; ".join((f"{len(check.ips)} IP addresses", *dead)))
     return "; ".join(parts)
 
 
@@ -193,10 +196,11 @@ def _print_certificates(console: Console, connectivity: ConnectivityCheck) -> No
 def _print_findings(console: Console, examined: "Examination") -> None:
     console.print()
     for finding in examined.findings[:_MAX_ROWS]:
-        style = "red" if finding.severity == "critical" else "yellow"
-        line = Text(f"{finding.severity}: ", style=style)
-        line.append_text(shown("; ".join((finding.summary, *finding.fix))))
+        line = Text(f"{finding.severity}: ", style=_STYLES.get(finding.severity, "dim"))
+        line.append_text(shown(finding.summary))
         console.print(line, soft_wrap=True)
+        for fix in finding.fix:
+            console.print(shown(f"    {fix}"), soft_wrap=True)
     if more := _more(len(examined.findings)):
         console.print(more)
     if not examined.findings:
@@ -245,6 +249,7 @@ def _endpoint_summary(check: EndpointCheck) -> dict[str, Any]:
         "address": check.address,
         "answered": check.is_reachable,
         "ips": list(check.ips),
+        "dead_ips": dict(check.dead_ips),
         "steps": [_stage_summary(stage) for stage in check.stages],
         "is_expected_broker": check.is_expected_broker,
         "actual_broker_id": check.actual_broker_id,

@@ -18,6 +18,7 @@ from counterpoise.cli.connectivity import (
     summary,
 )
 from counterpoise.installation import Installation, open_address, open_installation
+from counterpoise.model.severity import Severity
 from counterpoise.services import doctor
 
 _FINDINGS, _UNREACHABLE = 1, 3  # exit codes
@@ -32,7 +33,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Connects to every bootstrap address and to every endpoint that the brokers "
         "advertise, as a client does: name, TCP, TLS, SASL, ApiVersions, Metadata. Reads only, and "
         "creates no topic.",
-        epilog="exit codes: 0 healthy; 1 findings; 2 usage; 3 no bootstrap address responded",
+        epilog="exit codes: 0 healthy; 1 warnings or worse; 2 usage; 3 no bootstrap address "
+        "responded",
     )
     add_cluster_arguments(parser)
     parser.add_argument(
@@ -57,7 +59,8 @@ def _doctor(arguments: argparse.Namespace, console: Console) -> int:
         print_examination(console, examined)
     if examined.connectivity.answered_by is None:
         return _UNREACHABLE
-    return _FINDINGS if examined.findings else 0
+    worst = max((finding.severity.rank for finding in examined.findings), default=0)
+    return _FINDINGS if worst >= Severity.WARNING.rank else 0
 
 
 @contextlib.contextmanager

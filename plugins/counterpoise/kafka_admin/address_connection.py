@@ -48,6 +48,7 @@ from counterpoise.model.words import join_ids
 DEFAULT_MAX_BYTES: Final = 100_000_000  # of one response
 _CHUNK_BYTES: Final = 1 << 18
 _UNSUPPORTED_VERSION: Final = 35
+_VOTE: Final = 52  # the API key of a request among controllers (KIP-595)
 _SASL_EXCHANGES: Final = 8  # PLAIN takes one, SCRAM two, Kerberos some more
 
 
@@ -121,6 +122,12 @@ class AddressConnection:
         """Return the API versions of the broker; `request_api_versions` comes first."""
         assert self._versions is not None, "call request_api_versions first"
         return self._versions
+
+    @property
+    def is_controller(self) -> bool:
+        """Return whether a controller responds: it votes, and serves no metadata to clients."""
+        known = self.versions.api_versions
+        return _VOTE in known and MetadataRequest.API_KEY not in known
 
     def request_api_versions(self, seconds: float) -> None:
         """Read which API versions the broker supports (KIP-35); every other request needs it."""

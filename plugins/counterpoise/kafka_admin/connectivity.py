@@ -68,12 +68,14 @@ def check_connectivity(
 
     def check_bootstrap(address: str) -> EndpointCheck:
         host, port = split_address(address)
-        check = checker.check(host, port, topics=topics)
+        check = checker.check(host, port, topics=topics, every_ip=True)
         return share_brokers(replace(check, address=address))
 
     def check_advertised(broker: BrokerDescription) -> EndpointCheck:
         expected = broker.broker_id
-        check = checker.check(broker.host, broker.port, expected_broker=expected, topics=topics)
+        check = checker.check(
+            broker.host, broker.port, expected_broker=expected, topics=topics, every_ip=True
+        )
         return share_brokers(check)
 
     with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
@@ -118,16 +120,18 @@ def _check_quorum(checker: EndpointChecker, connectivity: ConnectivityCheck) -> 
     if not asked:
         return None
     with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
-        responses = dict(zip(asked, pool.map(partial(_ask_quorum, checker), asked), strict=True))
-        if any(response.is_unsupported for response in responses.values()):
-            return None
-        answered = tuple(address for address in asked if responses[address].is_answered)
-        voters = () if answered else tuple(pool.map(_check_voter, *_voters_of(connectivity)))
+        pairs = zip(asked, pool.map(partial(_ask_quorum, checker), asked), strict=True)
+        responses = {address: response for address, response in pairs if response is not None}
+        answered = tuple(a for a, response in responses.items() if response.is_answered)
+        is_lost = bool(responses) and not answered
+        voters = tuple(pool.map(_check_voter, *_voters_of(connectivity))) if is_lost else ()
+    if not responses:
+        return None
     told = (responses[address].leader_id for address in answered)
     leader_ids = [leader_id for leader_id in told if leader_id is not None]
     return QuorumCheck(
         answered,
-        tuple(address for address in asked if address not in answered),
+        tuple(address for address in responses if address not in answered),
         leader_ids[0] if leader_ids else None,
         _QUORUM_SECONDS,
         voters,
@@ -138,24 +142,27 @@ def _check_quorum(checker: EndpointChecker, connectivity: ConnectivityCheck) -> 
 class _QuorumResponse:
     """What one broker said about the metadata quorum."""
 
-    is_answered: bool = False  # by the active controller
-    is_unsupported: bool = False  # the cluster has ZooKeeper
+    is_answered: bool  # by the active controller
     leader_id: int | None = None  # None: not told
 
 
-def _ask_quorum(checker: EndpointChecker, address: str) -> _QuorumResponse:
+def _ask_quorum(checker: EndpointChecker, address: str) -> _QuorumResponse | None:
+    """Return whether the active controller answered; None where that does not show.
+
+    It does not with ZooKeeper, and where the broker does not respond any more.
+    """
     try:
         with closing(checker.connect(*split_address(address))) as connection:
             response = connection.send(reading.quorum_request(), _QUORUM_SECONDS)
-    except kafka_errors.IncompatibleBrokerVersion:
-        return _QuorumResponse(is_unsupported=True)
+    except TimeoutError:
+        return _QuorumResponse(is_answered=False)
     except (OSError, kafka_errors.KafkaError, ClusterError):
-        return _QuorumResponse()
+        return None
     if is_refusal(response.error_code):
         return _QuorumResponse(is_answered=True)
     leader_ids = [p.leader_id for topic in response.topics for p in topic.partitions]
     is_answered = response.error_code == 0 and max(leader_ids, default=_NOBODY) > _NOBODY
-    return _QuorumResponse(is_answered, leader_id=leader_ids[0] if is_answered else None)
+    return _QuorumResponse(is_answered, leader_ids[0] if is_answered else None)
 
 
 def _voters_of(connectivity: ConnectivityCheck) -> tuple[list[int | None], list[str]]:

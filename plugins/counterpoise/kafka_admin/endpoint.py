@@ -10,6 +10,7 @@ way that could create it.
 A failed stage says why, and what to do: in the same words whichever client would have failed.
 """
 
+import errno
 import json
 import logging
 import re
@@ -18,7 +19,7 @@ import ssl
 import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -62,9 +63,14 @@ from counterpoise.model.words import pluralize
 from counterpoise.units import format_moment
 
 RESPONSE_SECONDS: Final = 5.0
+CONTROLLER_RESPONDS: Final = (
+    "a controller answers there, not a broker; name the port of a broker's listener for clients"
+)
 _BROKER_RESOURCE: Final = 4  # the protocol's number of that resource type
 _INVALID_REQUEST: Final = 42
 _NO_BROKER: Final = -1
+_MAX_IPS_IN_PARALLEL: Final = 16
+_NO_WAY_FROM_HERE: Final = (errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 # "Unexpected broker id, expected 1 or empty string, but received 2": broker 1 responded.
 _ACTUAL_ID: Final = re.compile(r"\bexpected (\d{1,9})\b")
 
@@ -79,6 +85,8 @@ class _Progress:
 
     host: str
     port: int
+    every_ip: bool = False  # try those behind the first that accepts, too
+    dead_ips: dict[str, str] = field(default_factory=dict)  # each with the reason
     stages: list[StageResult] = field(default_factory=list)
     ips: tuple[str, ...] = ()
     certificate: Certificate | None = None
@@ -96,6 +104,7 @@ class _Progress:
             self.address,
             tuple(self.stages),
             ips=self.ips,
+            dead_ips=self.dead_ips,
             certificate=self.certificate,
             metadata=self.metadata,
             is_expected_broker=self.is_expected_broker,
@@ -130,12 +139,14 @@ class EndpointChecker:
         *,
         expected_broker: int | None = None,
         topics: Sequence[str] = (),
+        every_ip: bool = False,
     ) -> EndpointCheck:
         """Return the results of all stages; what is wrong at the address is no exception.
 
-        `topics`: whose partitions the metadata should include.
+        `topics`: whose partitions the metadata should include. With `every_ip` each address of the
+        name is tried, also those behind the first that accepts connections.
         """
-        progress = _Progress(host, port)
+        progress = _Progress(host, port, every_ip)
         try:
             with closing(self._connect(progress)) as connection:
                 self._request_metadata(progress, connection, topics)
@@ -179,6 +190,8 @@ class EndpointChecker:
                     details.append(f"{mechanism} as {who}")
             with self._stage(progress, ConnectionStage.API_VERSIONS) as details:
                 connection.request_api_versions(self._response_seconds)
+                if connection.is_controller:
+                    raise ClusterError(CONTROLLER_RESPONDS)
                 version = ".".join(map(str, connection.versions.broker_version))
                 details.append(f"as Kafka {version} or later")
         except BaseException:
@@ -192,7 +205,10 @@ class EndpointChecker:
             progress.ips = resolve(progress.host, progress.port, family)
             details.append(", ".join(progress.ips))
         with self._stage(progress, ConnectionStage.TCP) as details:
-            connected = _connect_to_first(progress.ips, progress.port, details)
+            connected = _connect_to_first(progress.ips, progress.port, details, progress.dead_ips)
+            if progress.every_ip:
+                others = progress.ips[progress.ips.index(connected.getpeername()[0]) + 1 :]
+                progress.dead_ips |= _dead_among(others, progress.port)
         if self._verifying is None:
             return connected
         try:
@@ -223,7 +239,7 @@ class EndpointChecker:
         assert self._unverified is not None
         try:
             with (
-                closing(_connect_to_first(progress.ips, progress.port, [])) as plain,
+                closing(_connect_to_first(progress.ips, progress.port, [], {})) as plain,
                 self._unverified.wrap_socket(plain, server_hostname=progress.host) as secured,
             ):
                 return _presented_certificate(secured, progress.host)
@@ -336,8 +352,10 @@ def _presented_certificate(secured: ssl.SSLSocket, host: str) -> Certificate | N
     return read_certificate(secured.getpeercert(binary_form=True) or b"", host)
 
 
-def _connect_to_first(ips: Sequence[str], port: int, details: list[str]) -> socket.socket:
-    """Connect to the first IP address that accepts, as clients do, and note those before it.
+def _connect_to_first(
+    ips: Sequence[str], port: int, details: list[str], dead_ips: dict[str, str]
+) -> socket.socket:
+    """Connect to the first IP address that accepts, as clients do; add those before to `dead_ips`.
 
     Raises OSError with the reason of each.
     """
@@ -347,12 +365,36 @@ def _connect_to_first(ips: Sequence[str], port: int, details: list[str]) -> sock
             connected = socket.create_connection((ip, port), CONNECT_TIMEOUT_SECONDS)
         except OSError as error:
             failures.append(f"{ip}: {_error_text(error)}")
+            dead_ips |= _dead(ip, error)
             continue
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         details.append("; ".join([ip, *(f"not {failure}" for failure in failures)]))
         return connected
     reason = failures[0].partition(": ")[2] if len(failures) == 1 else "; ".join(failures)
     raise OSError(None, reason)
+
+
+def _dead_among(ips: Sequence[str], port: int) -> dict[str, str]:
+    """Return the addresses that accept no connection, tried in parallel, each with the reason."""
+
+    def try_one(ip: str) -> dict[str, str]:
+        try:
+            socket.create_connection((ip, port), CONNECT_TIMEOUT_SECONDS).close()
+        except OSError as error:
+            return _dead(ip, error)
+        return {}
+
+    if not ips:
+        return {}
+    with ThreadPoolExecutor(min(len(ips), _MAX_IPS_IN_PARALLEL)) as pool:
+        return {ip: reason for dead in pool.map(try_one, ips) for ip, reason in dead.items()}
+
+
+def _dead(ip: str, error: OSError) -> dict[str, str]:
+    """Return the address with the reason; {} where this machine has no way to such addresses, as
+    one without IPv6: that says nothing about the broker.
+    """
+    return {} if error.errno in _NO_WAY_FROM_HERE else {ip: _error_text(error)}
 
 
 def _milliseconds_since(started_at: float) -> int:

@@ -3,7 +3,7 @@
     connectivity.answered_by                 # the first reachable bootstrap address, or None
     connectivity.advertised[3].failed_stage  # where a client that is sent to broker 3 fails
 
-Plain values: `kafka_admin.connectivity` fills them, `diagnosis`, `audit` and `cli` read them.
+Plain values: `kafka_admin.connectivity` fills them, `audit` and `cli` read them.
 
 Limits: what is reachable from here; another network may resolve and route otherwise.
 """
@@ -122,6 +122,7 @@ class EndpointCheck:
     address: str  # host:port
     stages: tuple[StageResult, ...]
     ips: tuple[str, ...] = ()  # that the name resolved to
+    dead_ips: Mapping[str, str] = field(default_factory=dict)  # of them, each with the reason
     certificate: Certificate | None = None
     metadata: MetadataResponse | None = None
     # Of an advertised endpoint. None: not known, or no broker was expected.

@@ -6,16 +6,14 @@
 Reads only; nothing is kept, and no ledger is needed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final
 
-from counterpoise.audit import CONNECTION_RULES, auditing
+from counterpoise.audit import CONNECTION_RULES, RULES_WITHOUT_SNAPSHOT, auditing
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rules.controllers import quorum_no_leader
-from counterpoise.audit.rules.listeners import certificate_expires
-from counterpoise.diagnosis import diagnose
+from counterpoise.audit.unavailable_data import SNAPSHOT, data_not_available
 from counterpoise.errors import (
     ClusterError,
     NotPermittedError,
@@ -24,18 +22,14 @@ from counterpoise.errors import (
 from counterpoise.installation import Connections, Installation, connect_by_discovery
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.model import subjects
 from counterpoise.model.acl import READ_BROKER_CONFIGS, READ_CLUSTER
-from counterpoise.model.connectivity import (
-    EXPIRY_DAYS,
-    EXPIRY_PERCENT,
-    ClusterMetadata,
-    ConnectivityCheck,
-)
+from counterpoise.model.connectivity import ClusterMetadata, ConnectivityCheck
 from counterpoise.model.finding import Finding
 from counterpoise.model.inspection import Inspection, InspectionItem
 from counterpoise.model.provider import profile_of
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import pluralize
+from counterpoise.model.words import join_names, pluralize
 from counterpoise.snapshot import snapshot_of_metadata
 from counterpoise.units import format_count
 
@@ -68,33 +62,87 @@ def examine(
 
     Raises InputError for a connection that cannot be used.
     """
-    from counterpoise.kafka_admin.connectivity import read_cluster_metadata
-
     connectivity = installation.check_connectivity(cluster, topics=topics, progress=progress)
-    metadata = None
-    refused_reads: Mapping[str, str] = {}
-    if installation.connectivity_checker is None:
-        settings = installation.connectivity_settings(cluster)
-        metadata = read_cluster_metadata(settings, connectivity)
-        if metadata is not None and not connectivity.has_lost_quorum:
+    metadata = _metadata(installation, cluster, connectivity)
+    facts = connection_facts(installation, cluster, connectivity, metadata, topics=topics)
+    findings = open_findings(facts)
+    if metadata is not None and installation.connectivity_checker is None:
+        refused_reads: Mapping[str, str] = {}
+        if not any(finding.severity is Severity.CRITICAL for finding in findings):
+            settings = installation.connectivity_settings(cluster)
             refused_reads, metadata = _refused_reads(settings, metadata)
-            if profile_of(installation.cluster(cluster).policy.provider).may_hide_brokers:
-                refused_reads, metadata = _without_hidden(refused_reads, metadata)
-    facts = connection_facts(installation, cluster, connectivity, metadata)
-    policy = installation.cluster(cluster).policy.audit
-    limits = policy.thresholds.get(certificate_expires.id, {})
-    findings = diagnose(
-        connectivity,
-        metadata,
-        topics=topics,
-        refused_reads=refused_reads,
-        now=installation.clock(),
-        pinned_cluster_id=installation.cluster(cluster).pinned_cluster_id,
-        expiry_days=limits.get("days", EXPIRY_DAYS),
-        expiry_percent=limits.get("percent_of_lifetime", EXPIRY_PERCENT),
-    )
-    of_quorum = auditing.find(facts, [quorum_no_leader])
-    return Examination(connectivity, metadata, (*of_quorum, *findings), tuple(topics))
+        if profile_of(installation.cluster(cluster).policy.provider).may_hide_brokers:
+            refused_reads, metadata = _without_hidden(refused_reads, metadata)
+        findings += [*_missing_permissions(refused_reads), *_unknown_topics(metadata, topics)]
+    findings += _about_the_check(connectivity, installation.cluster(cluster).pinned_cluster_id)
+    worst_first = sorted(findings, key=lambda finding: -finding.severity.rank)
+    return Examination(connectivity, metadata, tuple(worst_first), tuple(topics))
+
+
+def open_findings(facts: AuditFacts) -> list[Finding]:
+    """Return what the rules that need no snapshot find and nobody waived, the worst first."""
+    rules = (*RULES_WITHOUT_SNAPSHOT, data_not_available)
+    report = auditing.compare(None, auditing.find(facts, rules), facts, rules)
+    findings = [reported.finding for reported in report.open]
+    return [finding for finding in findings if finding.subject != SNAPSHOT]
+
+
+def _missing_permissions(refused_reads: Mapping[str, str]) -> Iterator[Finding]:
+    for operation, reason in refused_reads.items():
+        seen, _, fix = reason.partition("; ")
+        yield Finding(
+            "permission-missing",
+            Severity.WARNING,
+            f"permission to {operation}",
+            f"this connection may not {operation}: {seen}",
+            fix=(fix,) if fix else (),
+        )
+
+
+def _unknown_topics(metadata: ClusterMetadata, topics: Sequence[str]) -> Iterator[Finding]:
+    visible = {topic.topic for topic in metadata.topics}
+    if not visible and metadata.unavailable:
+        return  # the topics could not be read
+    for topic in topics:
+        if topic not in visible:
+            yield Finding(
+                "topic-unknown",
+                Severity.WARNING,
+                subjects.topic(topic),
+                f"topic {topic} does not exist, or this principal may not see it; "
+                "nothing was created",
+            )
+
+
+def _about_the_check(
+    connectivity: ConnectivityCheck, pinned_cluster_id: str | None
+) -> Iterator[Finding]:
+    """Yield what is wrong with our own settings, and what there was no time for."""
+    cluster_id = connectivity.cluster_id
+    if pinned_cluster_id and cluster_id and cluster_id != pinned_cluster_id:
+        yield Finding(
+            "another-cluster",
+            Severity.CRITICAL,
+            subjects.CLUSTER,
+            f"the brokers that answered belong to cluster id {cluster_id}, but the configuration "
+            f"pins {pinned_cluster_id}",
+            fix=("# correct bootstrap.servers, or cluster_id of this cluster in clusters.yaml",),
+        )
+    for warning in connectivity.warnings:
+        summary, _, fix = warning.partition("; ")
+        yield Finding(
+            "connection-unverified", Severity.WARNING, "connection", summary, fix=(f"# {fix}",)
+        )
+    if unchecked := connectivity.unchecked:
+        total = len(unchecked) + len(connectivity.endpoints)
+        yield Finding(
+            "endpoints-not-checked",
+            Severity.WARNING,
+            "endpoints that were not checked",
+            f"{format_count(len(unchecked))} of {format_count(total)} addresses were not checked, "
+            f"since the others took too long: {join_names(unchecked)}",
+            fix=("# put the unreachable ones right, then repeat the check",),
+        )
 
 
 def connection_facts(

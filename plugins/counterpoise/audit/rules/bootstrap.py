@@ -16,15 +16,17 @@ from counterpoise.audit.commands import LOOK, counterpoise
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.model import subjects
+from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import EndpointCheck, MetadataResponse
 from counterpoise.model.finding import Evidence
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, pluralize, verb
+from counterpoise.model.words import join_ids, join_names, pluralize, verb
 
 _BOOTSTRAP_LIST: Final = "https://kafka.apache.org/documentation/#producerconfigs_bootstrap.servers"
 _KIP_631: Final = (
     "https://cwiki.apache.org/confluence/display/KAFKA/KIP-631%3A+The+Quorum-based+Kafka+Controller"
 )
+_DNS_LOOKUP: Final = "https://kafka.apache.org/documentation/#producerconfigs_client.dns.lookup"
 _OF_CLIENTS: Final = "# the configuration of every client:"
 _ADDRESSES_PROPOSED: Final = 3
 _METADATA_ROW: Final = ("address", "cluster id", "brokers")
@@ -119,6 +121,39 @@ def bootstrap_dead_address(facts: AuditFacts) -> Iterator[CheckResult]:
             fix=(f"# {check.remedy}",) if check.remedy else _list_without(facts, check.address),
             severity=None if connectivity.answered_by else Severity.CRITICAL,
         )
+
+
+@rule(
+    "name-with-dead-addresses",
+    Severity.WARNING,
+    title="Names of which some addresses do not respond",
+    why="A name with several A or AAAA records works as long as one address accepts connections. "
+    "Clients that try a dead one first start slowly, and some never try the next.",
+    how="Take the dead addresses out of DNS, or start what should listen there.",
+    source=_DNS_LOOKUP,
+    needs={Need.CONNECTIVITY},
+)
+def name_with_dead_addresses(facts: AuditFacts) -> Iterator[CheckResult]:
+    connectivity = facts.endpoints
+    subject_of = {
+        check.address: subjects.broker(broker_id)
+        for broker_id, check in connectivity.advertised.items()
+    }
+    subject_of |= {
+        check.address: subjects.bootstrap_address(check.address) for check in connectivity.bootstrap
+    }
+    checks = {check.address: check for check in connectivity.endpoints}
+    for address, check in checks.items():
+        if check.dead_ips and check.is_reachable:
+            dead = [f"{ip} ({reason})" for ip, reason in check.dead_ips.items()]
+            rows = [(ip, check.dead_ips.get(ip, "accepts connections")) for ip in check.ips]
+            yield CheckResult(
+                subject_of[address],
+                f"of the {len(check.ips)} addresses of {address}, {len(dead)} do not respond: "
+                f"{join_names(dead)}",
+                evidence(("address", "result"), rows),
+                fix=(f"# take out of DNS, or start again: {join_ids(list(check.dead_ips))}",),
+            )
 
 
 @rule(
@@ -280,6 +315,30 @@ def metadata_differs(facts: AuditFacts) -> Iterator[CheckResult]:
             evidence(_METADATA_ROW, rows),
             fix=(LOOK, counterpoise("doctor", *facts.cluster_words)),
         )
+
+    yield from _old_leaders(responses)
+
+
+def _old_leaders(responses: Sequence[tuple[str, MetadataResponse]]) -> Iterator[CheckResult]:
+    """Yield the addresses that report an older leader of a partition than another one does."""
+    newest_epochs: dict[TopicPartition, int] = {}
+    for _, metadata in responses:
+        for partition, state in metadata.partitions.items():
+            newest = newest_epochs.get(partition, -1)
+            newest_epochs[partition] = max(newest, state.leader_epoch or 0)
+    for address, metadata in responses:
+        known = metadata.partitions
+        behind = sorted(
+            partition
+            for partition, newest in newest_epochs.items()
+            if partition not in known or (known[partition].leader_epoch or 0) < newest
+        )
+        if behind:
+            yield CheckResult(
+                subjects.endpoint(address),
+                f"{address} reports older leaders of {join_names(behind)} than others do",
+                fix=(f"# check the log and the network of the broker at {address}",),
+            )
 
 
 def _metadata_row(address: str, metadata: MetadataResponse) -> tuple[str, str, str]:

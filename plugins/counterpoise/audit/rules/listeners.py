@@ -10,8 +10,9 @@ than the one used here are known from the brokers' configs only.
 """
 
 import ipaddress
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from counterpoise.audit.commands import to_fill_in
@@ -153,6 +154,68 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @rule(
+    "advertised-loopback",
+    Severity.CRITICAL,
+    title="Loopback or wildcard addresses that are advertised",
+    why="Every client takes such an address for its own machine; only clients on the broker's "
+    "machine can connect. Where this check runs on that machine and gets there, it is a warning.",
+    how="Advertise a name that clients resolve to this broker.",
+    source=f"{_BROKER_CONFIGS}{ADVERTISED}",
+    needs={InspectionItem.BROKER_CONFIGS},
+    severities={Severity.WARNING},
+)
+def advertised_loopback(facts: AuditFacts) -> Iterator[CheckResult]:
+    text = "advertises {}: on every client that is the client's own machine"
+    for broker_id, result in _brokers_advertising(facts, is_local, text):
+        check = facts.endpoints.advertised.get(broker_id)
+        is_unusable = check is None or (is_local(_host_of(check)) and not _is_as_expected(check))
+        yield result if is_unusable else replace(result, severity=Severity.WARNING)
+
+
+def _is_as_expected(check: EndpointCheck) -> bool:
+    return check.is_reachable and check.is_expected_broker is not False
+
+
+@rule(
+    "advertised-duplicate",
+    Severity.CRITICAL,
+    title="One endpoint that several brokers advertise",
+    why="Clients of all these brokers reach one of them, which refuses what it does not lead.",
+    how="Give each broker a host or a port of its own.",
+    source=f"{_BROKER_CONFIGS}{ADVERTISED}",
+    needs={InspectionItem.BROKER_CONFIGS},
+)
+def advertised_duplicate(facts: AuditFacts) -> Iterator[CheckResult]:
+    brokers_by_endpoint = grouped(
+        (endpoint, broker_id)
+        for broker_id, listeners in _advertised_listeners(facts).items()
+        for endpoint in {listener.endpoint.lower() for listener in listeners}
+    )
+    for endpoint, brokers in sorted(brokers_by_endpoint.items()):
+        if len(brokers) < 2 or is_local(endpoint.rpartition(":")[0]):
+            continue
+        rows = [(broker_id, endpoint) for broker_id in brokers]
+        yield CheckResult(
+            subjects.endpoint(endpoint),
+            f"{list_brokers(brokers)} all advertise {endpoint}{_reached_at(facts, endpoint)}: "
+            "clients of all of them reach one broker",
+            evidence(("broker", "endpoint"), rows),
+            fix=tuple(
+                line for broker_id in brokers for line in _advertise(facts, broker_id, [endpoint])
+            ),
+        )
+
+
+def _reached_at(facts: AuditFacts, endpoint: str) -> str:
+    """Return `, which reaches broker 1`, or why nobody is reached there; "" if it is not known."""
+    checks = [c for c in facts.endpoints.endpoints if c.address.lower() == endpoint]
+    broker_ids = {c.actual_broker_id for c in checks if c.actual_broker_id is not None}
+    if broker_ids:
+        return f", which reaches {list_brokers(sorted(broker_ids))}"
+    return next((f" ({check.failure})" for check in checks if check.failure), "")
+
+
+@rule(
     "advertised-unreachable",
     Severity.CRITICAL,
     title="Advertised endpoints that cannot be reached",
@@ -167,12 +230,13 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 def advertised_unreachable(facts: AuditFacts) -> Iterator[CheckResult]:
     topics_by_leader = _topics_by_leader(facts)
     checks = facts.endpoints.advertised
+    shared = _shared_addresses(facts)
     for broker_id in facts.snapshot.live_broker_ids:
         check = checks.get(broker_id)
         if check is None:
             yield unknown("its endpoint was not checked", subjects.broker(broker_id))
             continue
-        if check.is_reachable:
+        if check.is_reachable or check.address.lower() in shared:
             continue
         topics = topics_by_leader.get(broker_id, [])
         affected = (
@@ -188,6 +252,17 @@ def advertised_unreachable(facts: AuditFacts) -> Iterator[CheckResult]:
             if check.remedy
             else _advertise(facts, broker_id, [check.address]),
         )
+
+
+def _shared_addresses(facts: AuditFacts) -> set[str]:
+    """Return the addresses of several brokers, of which `advertised-duplicate` tells."""
+    checks = facts.endpoints.advertised.values()
+    counts = Counter(check.address.lower() for check in checks if not is_local(_host_of(check)))
+    return {address for address, count in counts.items() if count > 1}
+
+
+def _host_of(check: EndpointCheck) -> str:
+    return check.address.rpartition(":")[0].strip("[]")
 
 
 def _topics_by_leader(facts: AuditFacts) -> dict[int, list[str]]:
@@ -208,65 +283,22 @@ def _topics_by_leader(facts: AuditFacts) -> dict[int, list[str]]:
     needs={Need.CONNECTIVITY},
 )
 def advertised_wrong_broker(facts: AuditFacts) -> Iterator[CheckResult]:
+    shared = _shared_addresses(facts)
     for broker_id, check in sorted(facts.endpoints.advertised.items()):
-        if not check.is_reachable:
+        if not check.is_reachable or check.address.lower() in shared:
             continue
         subject = subjects.broker(broker_id)
-        if check.is_expected_broker is None:
+        is_of_cluster = check.cluster_id in (None, facts.snapshot.cluster_id)
+        if is_of_cluster and check.is_expected_broker is None:
             yield unknown(f"which broker responds at {check.address}", subject)
-        elif not check.is_expected_broker:
+        elif not is_of_cluster or not check.is_expected_broker:
+            actual = check.actual_broker if is_of_cluster else f"the cluster {check.cluster_id}"
             yield CheckResult(
                 subject,
-                f"broker {broker_id} advertises {check.address}, where {check.actual_broker} "
-                "responds",
+                f"broker {broker_id} advertises {check.address}, where {actual} responds",
                 stage_table(check),
                 fix=_advertise(facts, broker_id, [check.address]),
             )
-
-
-@rule(
-    "advertised-loopback",
-    Severity.CRITICAL,
-    title="Loopback or wildcard addresses that are advertised",
-    why="Every client takes such an address for its own machine; only clients on the broker's "
-    "machine can connect.",
-    how="Advertise a name that clients resolve to this broker.",
-    source=f"{_BROKER_CONFIGS}{ADVERTISED}",
-    needs={InspectionItem.BROKER_CONFIGS},
-)
-def advertised_loopback(facts: AuditFacts) -> Iterator[CheckResult]:
-    text = "advertises {}: on every client that is the client's own machine"
-    yield from _brokers_advertising(facts, is_local, text)
-
-
-@rule(
-    "advertised-duplicate",
-    Severity.CRITICAL,
-    title="One endpoint that several brokers advertise",
-    why="Clients of all these brokers reach one of them, which refuses what it does not lead.",
-    how="Give each broker a host or a port of its own.",
-    source=f"{_BROKER_CONFIGS}{ADVERTISED}",
-    needs={InspectionItem.BROKER_CONFIGS},
-)
-def advertised_duplicate(facts: AuditFacts) -> Iterator[CheckResult]:
-    brokers_by_endpoint = grouped(
-        (endpoint, broker_id)
-        for broker_id, listeners in _advertised_listeners(facts).items()
-        for endpoint in {listener.endpoint.lower() for listener in listeners}
-    )
-    for endpoint, brokers in sorted(brokers_by_endpoint.items()):
-        if len(brokers) < 2:
-            continue
-        rows = [(broker_id, endpoint) for broker_id in brokers]
-        yield CheckResult(
-            subjects.endpoint(endpoint),
-            f"{list_brokers(brokers)} all advertise {endpoint}: clients of all of them reach "
-            "one broker",
-            evidence(("broker", "endpoint"), rows),
-            fix=tuple(
-                line for broker_id in brokers for line in _advertise(facts, broker_id, [endpoint])
-            ),
-        )
 
 
 @rule(
@@ -284,24 +316,26 @@ def advertised_ip_address(facts: AuditFacts) -> Iterator[CheckResult]:
         return ip_of(host) is not None and not is_local(host)
 
     text = "advertises the address {} instead of a name"
-    yield from _brokers_advertising(facts, is_remote_address, text)
+    for _, result in _brokers_advertising(facts, is_remote_address, text):
+        yield result
 
 
 def _brokers_advertising(
     facts: AuditFacts, is_wrong: Callable[[str], bool], text: str
-) -> Iterator[CheckResult]:
+) -> Iterator[tuple[int, CheckResult]]:
     """Yield each broker with wrong hosts; `{}` in the text stands for their endpoints."""
     for broker_id, listeners in _advertised_listeners(facts).items():
         wrong = [listener for listener in listeners if is_wrong(listener.host)]
         if wrong:
             endpoints = join_ids([listener.endpoint for listener in wrong])
             rows = [(one.name or "not known", one.host, one.port) for one in wrong]
-            yield CheckResult(
+            result = CheckResult(
                 subjects.broker(broker_id),
                 f"broker {broker_id} {text.format(endpoints)}",
                 evidence(("listener", "host", "port"), rows),
                 fix=_advertise(facts, broker_id, [listener.endpoint for listener in wrong]),
             )
+            yield broker_id, result
 
 
 # -- listener names and protocols
