@@ -46,6 +46,9 @@ ILL: Final = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "5",
     "auto.create.topics.enable": "true",
+    "controlled.shutdown.enable": "false",
+    "log.flush.interval.messages": "1",
+    "offsets.retention.minutes": "60",
     UNCLEAN: "true",
 }
 POLICY: Final = f"""\
@@ -61,6 +64,8 @@ TOPICS: Final = (
     TopicSpec("pairs", [(1, 2), (2, 3)]),
     TopicSpec("strict", [(1, 2), (2, 3)], configs={MIN_ISR: "2"}),
     TopicSpec("own", THREE, configs={MIN_ISR: "1", UNCLEAN: "true"}),
+    TopicSpec("typo", THREE, configs={"retention.ms": "604800", "max.message.bytes": "100000000"}),
+    TopicSpec("tight", THREE, configs={"retention.bytes": "100000000"}),
     TopicSpec("moving", [(1, 2)]),
 )
 

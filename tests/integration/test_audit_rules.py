@@ -30,10 +30,21 @@ TRANSACTIONS: Final = "transaction.state.log.replication.factor"
 SHARES: Final = "share.coordinator.state.topic.replication.factor"
 DEFAULT: Final = "default.replication.factor"
 ABOVE: Final = "replication-factor-above-brokers"
-PROPERTIES: Final = {**NOTICED_SOON, **dict.fromkeys((OFFSETS, TRANSACTIONS, SHARES, DEFAULT), "3")}
 FEATURES: Final = "features-below-possible"
+# By rule: a key of brokers, its bad value, and a good one.
+MISTAKES: Final = {
+    "controlled-shutdown-off": ("controlled.shutdown.enable", "false", "true"),
+    "offsets-retention-short": ("offsets.retention.minutes", "60", "1440"),
+    "flush-each-record": ("log.flush.interval.messages", "1", "1000"),
+}
+OF_TOPICS: Final = ("retention-typo", "messages-very-large", "segment-above-retention")
 FEATURE_TOOL: Final = "org.apache.kafka.tools.FeatureCommand"
 TOOL: Final = "org.apache.kafka.tools.TopicCommand"
+PROPERTIES: Final = {
+    **NOTICED_SOON,
+    **dict.fromkeys((OFFSETS, TRANSACTIONS, SHARES, DEFAULT), "3"),
+    **{key: bad for key, bad, _ in MISTAKES.values()},
+}
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +70,16 @@ def shell(kafka: LocalKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     return shell
 
 
-def found_by(shell: CommandLine, rule: str) -> dict[str, dict[str, Any]]:
-    """Return what a rule finds, by subject."""
+def audited(shell: CommandLine) -> list[dict[str, Any]]:
     typed = shell.type("audit", "--cluster", "demo", "--json")
     assert typed.code in (0, 1), typed.err
-    rows = json.loads(typed.out)["findings"]
-    return {row["subject"]: row for row in rows if row["rule"] == rule}
+    rows: list[dict[str, Any]] = json.loads(typed.out)["findings"]
+    return rows
+
+
+def found_by(shell: CommandLine, rule: str) -> dict[str, dict[str, Any]]:
+    """Return what a rule finds, by subject."""
+    return {row["subject"]: row for row in audited(shell) if row["rule"] == rule}
 
 
 def topics_of(kafka: LocalKafka) -> set[str]:
@@ -95,7 +110,7 @@ def test_the_factor_of_an_internal_topic_that_exists_decides_nothing(
 
 
 def test_factors_that_three_brokers_can_give(kafka: LocalKafka, shell: CommandLine) -> None:
-    kafka.add_broker(3, "c")
+    kafka.add_broker(3, "c", {key: good for key, _, good in MISTAKES.values()})
     assert found_by(shell, ABOVE) == {}
 
 
@@ -122,6 +137,33 @@ def test_an_upgrade_is_finished_by_the_commands_that_are_printed(
     ]
     Operator(kafka, tmp_path / "operator").paste(found["cluster"]["fix"])
     wait_until(lambda: are_at(1), "the higher levels", SECONDS)
+
+
+def test_values_that_look_like_a_mistake(kafka: LocalKafka, shell: CommandLine) -> None:
+    """Brokers 1 and 2 have them, and broker 3 has not; of two topics one."""
+    typo, meant = {"retention.ms": "604800"}, {"retention.ms": "604800000"}
+    large, small = {"max.message.bytes": "100000000"}, {"max.message.bytes": "1000000"}
+    topics = [TopicSpec("typo", [(1,)], configs=typo | large)]
+    topics.append(TopicSpec("meant", [(1,)], configs=meant | small))
+    for name, segment in (("tight", "200000000"), ("wide", "100000000")):
+        sizes = {"retention.bytes": "100000000", "segment.bytes": segment}
+        topics.append(TopicSpec(name, [(1,)], configs=sizes))
+    create_topics(kafka.bootstrap_string, topics)
+    found = {row["rule"]: row for row in audited(shell) if row["rule"] in {*MISTAKES, *OF_TOPICS}}
+    seen = {rule: row["seen"] for rule, row in found.items()}
+    assert seen == {
+        "controlled-shutdown-off": "controlled.shutdown.enable is false on brokers 1, 2: each stop "
+        "is like a crash to clients",
+        "offsets-retention-short": "offsets.retention.minutes is 60 on brokers 1, 2: a group that "
+        "is stopped for 1 h loses its offsets",
+        "flush-each-record": "log.flush.interval.messages is 1 on brokers 1, 2: each record waits "
+        "for the disk",
+        "retention-typo": "topic typo sets retention.ms=604800: records are kept for 10 min 5 s",
+        "messages-very-large": "topic typo sets max.message.bytes=100000000: a batch may have "
+        "100 MB",
+        "segment-above-retention": "topic tight keeps 100 MB of a partition in segments of 200 MB: "
+        "it deletes nothing below that",
+    }
 
 
 def test_eligible_leaders_are_replicas(

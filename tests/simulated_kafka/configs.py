@@ -54,6 +54,8 @@ _DEFAULTS: Final = {
         "cleanup.policy": "delete",
         "retention.ms": "604800000",
         "retention.bytes": "-1",
+        "segment.bytes": "1073741824",
+        "max.message.bytes": "1048588",
         "remote.storage.enable": "false",
         "local.retention.ms": "-2",
         "local.retention.bytes": "-2",

@@ -13,8 +13,11 @@ from typing import Final
 IN_FILES: Final = (
     "auto-create-topics",
     "auto-leader-rebalance",
+    "controlled-shutdown-off",
     "default-replication-factor",
+    "flush-each-record",
     "internal-replication-factor",
+    "offsets-retention-short",
     "replication-factor-above-brokers",
     "static-configs-differ",
 )
@@ -25,9 +28,12 @@ BY_COMMANDS: Final = (
     "leaders-not-preferred",
     "leftover-throttle",
     "min-insync-1",
+    "messages-very-large",
     "min-insync-blocks",
     "quorum-static",
     "reassignment-old",
+    "retention-typo",
+    "segment-above-retention",
     "throttle-rate-of-all-brokers",
     "unclean-leader-election",
 )
@@ -106,6 +112,7 @@ NOT_EXECUTED: Final = {
     "log-dir-offline": _DECISION,
     "name-with-dead-addresses": _DECISION,
     "not-answered": _DECISION,
+    "no-authorizer": "ACLs come first: they are a decision of people",
     "partitions-in-one-rack": "its plan is that of a cluster whose racks are of several brokers",
     "partitions-per-broker": _DECISION,
     "quorum-no-leader": _DECISION,

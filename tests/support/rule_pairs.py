@@ -35,6 +35,10 @@ def config(broker_id: int | None, key: str, fires: str, near: str) -> tuple[Make
     return partial(of_broker, **{key: fires}), partial(of_broker, **{key: near})
 
 
+def topic_config(key: str, fires: str, near: str) -> tuple[Make, Make]:
+    return on.dynamic(TOPIC, "orders", **{key: fires}), on.dynamic(TOPIC, "orders", **{key: near})
+
+
 def dynamic(kind: ConfigResourceType, name: str, fires: str, near: str | None) -> tuple[Make, Make]:
     key = LEADER_REPLICAS if kind is TOPIC else LEADER_RATE
     quiet = on.dynamic(kind, name, **{key: near}) if near else facts
@@ -83,7 +87,18 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     "default-replication-factor": config(None, "default_replication_factor", "1", "2"),
     "internal-replication-factor": each(on.offsets_factor, "1", "2"),
     "replication-factor-above-brokers": config(None, "default_replication_factor", "4", "3"),
+    # configs
     "auto-create-topics": config(1, "auto_create_topics_enable", "true", "false"),
+    "controlled-shutdown-off": config(2, "controlled_shutdown_enable", "false", "true"),
+    "offsets-retention-short": config(None, "offsets_retention_minutes", "1439", "1440"),
+    "flush-each-record": config(3, "log_flush_interval_messages", "1", "2"),
+    "no-authorizer": config(None, "authorizer_class_name", "", "org.example.Authorizer"),
+    "segment-above-retention": (
+        on.dynamic(TOPIC, "orders", retention_bytes="999", segment_bytes="1000"),
+        on.dynamic(TOPIC, "orders", retention_bytes="1000", segment_bytes="1000"),
+    ),
+    "retention-typo": topic_config("retention_ms", "3599999", "3600000"),
+    "messages-very-large": topic_config("max_message_bytes", "50000000", "49999999"),
     "eligible-leaders": each(on.eligible, {ORDERS_0: (2,)}, {}),
     "unclean-leader-election": config(None, UNCLEAN, "true", "false"),
     # availability now

@@ -155,8 +155,13 @@ def _with_inspection(needs: Iterable[Need | InspectionItem]) -> frozenset[Need |
 
 
 def rules_of(module: ModuleType) -> tuple[Rule, ...]:
-    """Return the rules that `module` defines, in the order of its lines; not those it imports."""
-    rules = [value for value in vars(module).values() if isinstance(value, Rule)]
+    """Return the rules that `module` defines, in the order of its lines; not those it imports.
+
+    A tuple of rules, made from a table, counts as all of them.
+    """
+    values = vars(module).values()
+    listed = [value if isinstance(value, tuple) else (value,) for value in values]
+    rules = [value for values in listed for value in values if isinstance(value, Rule)]
     return tuple(rule for rule in rules if rule.check.__module__ == module.__name__)
 
 

@@ -17,7 +17,14 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import BrokerVersion, ConfigValue, Reassignment
 
 # The topic configs that rules need beside those in the snapshot.
-TOPIC_KEYS: Final = ("min.insync.replicas", "unclean.leader.election.enable")
+TOPIC_KEYS: Final = (
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+    "retention.ms",
+    "retention.bytes",
+    "segment.bytes",
+    "max.message.bytes",
+)
 
 
 class InspectionItem(StrEnum):

@@ -182,7 +182,11 @@ def cluster_unclean(cluster: SimulatedCluster) -> None:
             ["offsets.topic.replication.factor", "transaction.state.log.replication.factor"],
         ),
         ("internal-replication-factor", static(offsets_topic_replication_factor="2"), []),
-        ("auto-create-topics", static(auto_create_topics_enable="true"), ["cluster"]),
+        (
+            "auto-create-topics",
+            static(auto_create_topics_enable="true"),
+            ["config auto.create.topics.enable"],
+        ),
         ("auto-create-topics", static(auto_create_topics_enable="false"), []),
         ("unclean-leader-election", topic_unclean("true"), ["topic orders"]),
         ("unclean-leader-election", topic_unclean("false"), []),

@@ -464,30 +464,6 @@ def _factors_above(
 
 
 @rule(
-    "auto-create-topics",
-    Severity.WARNING,
-    title="Topics that are created automatically",
-    why="A misspelt name in one client creates a topic with default settings, and records go there "
-    "instead of failing.",
-    how="Switch it off and create topics on purpose.",
-    source=f"{_DOCUMENTED}brokerconfigs_auto.create.topics.enable",
-    needs={InspectionItem.BROKER_CONFIGS},
-)
-def auto_create_topics(facts: AuditFacts) -> Iterator[CheckResult]:
-    configs = _brokers_with(facts, _AUTO_CREATE, "true")
-    if configs:
-        yield CheckResult(
-            subjects.CLUSTER,
-            f"{_AUTO_CREATE} is on, on {pluralize(len(configs), 'broker')}",
-            _config_table(configs),
-            fix=(
-                "# server.properties of all brokers, then restart them one by one:",
-                f"{_AUTO_CREATE}=false",
-            ),
-        )
-
-
-@rule(
     "eligible-leaders",
     Severity.WARNING,
     title="Partitions that depend on eligible leader replicas",
