@@ -24,6 +24,7 @@ def test_nothing_answers_is_3_and_every_address_has_its_reason(command: CommandL
 def test_json_is_one_document(command: CommandLine) -> None:
     typed = command.type("doctor", "--bootstrap", "127.0.0.1:1", "--json")
     document = json.loads(typed.out)
+    assert document["format"] == "counterpoise-doctor/1"
     assert (typed.code, document["answered_by"], document["cluster"]) == (3, None, None)
     assert [step["step"] for step in document["bootstrap"][0]["steps"]] == ["resolve", "tcp"]
 

@@ -26,6 +26,7 @@ from counterpoise.units import format_count
 if TYPE_CHECKING:
     from counterpoise.services.doctor import Examination
 
+_FORMAT: Final = "counterpoise-doctor/1"  # of --json: keys are added, never changed
 _MAX_ENDPOINTS_SHOWN: Final = 50  # with more of them only those with a problem
 _MAX_ROWS: Final = 200  # of a table, and of findings; `--json` has all
 _STYLES: Final = {Severity.CRITICAL: "red", Severity.WARNING: "yellow"}
@@ -216,6 +217,7 @@ def summary(examined: "Examination") -> dict[str, Any]:
     used = connectivity.answered_by
     advertised = connectivity.advertised.items()
     return {
+        "format": _FORMAT,
         "security_protocol": connectivity.security_protocol,
         "answered_by": used.address if used else None,
         "cluster_id": connectivity.cluster_id,
