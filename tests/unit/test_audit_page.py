@@ -200,3 +200,13 @@ def test_checks_of_the_data_are_linked_where_there_are_some(
 def test_a_thousand_findings_make_a_page_that_can_be_opened() -> None:
     many = [found("bad", Severity.CRITICAL, f"topic t{number}") for number in range(1000)]
     assert len(audit_report(report(*many), TEXTS)) < 2_000_000
+
+
+def test_what_follows_from_a_cause_stands_in_its_card() -> None:
+    consequences = [
+        found("bad", Severity.CRITICAL, f"topic t-{number}", causes=("broker 2",))
+        for number in range(7)
+    ]
+    shown = page(report(found("broker-fenced", Severity.CRITICAL, "broker 2"), *consequences))
+    assert "1 critical finding." in shown.text
+    assert "One replica: 7 topics: t-0, t-1, t-2, t-3, t-4 and 2 more" in shown.text
