@@ -1,12 +1,15 @@
 """Causes and consequences: what follows from a dead broker stands below it, and nowhere else."""
 
+from dataclasses import replace
+
 from counterpoise.audit.auditing import PreviousAudit, compare, find
 from counterpoise.audit.facts import AuditFacts
+from counterpoise.model.connectivity import ConnectionStage
 from counterpoise.model.finding import AuditReport, from_json, to_json
 from counterpoise.model.finding_groups import groups_of
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver
-from tests.support.audits import facts, healthy
+from tests.support.audits import endpoint, facts, healthy
 
 FENCED, UNDER_MIN_ISR = "broker-fenced", "partitions-under-min-isr"
 
@@ -67,3 +70,16 @@ def test_a_live_broker_that_lags_stays_a_finding_during_the_outage() -> None:
     keys = {one.finding.key for one in report.unexplained}
     assert ("partitions-under-replicated", "broker 3") in keys
     assert ("partitions-under-replicated", "broker 2") not in keys
+
+
+def test_the_bootstrap_address_of_a_dead_broker_follows_from_it() -> None:
+    cluster = healthy()
+    cluster.kill_broker(2)
+    given = facts(cluster)
+    assert given.connectivity is not None
+    dead = (endpoint(f"{host}:9092", failed=ConnectionStage.TCP) for host in ("broker-2", "old"))
+    bootstrap = (*given.connectivity.bootstrap, *dead)
+    given = replace(given, connectivity=replace(given.connectivity, bootstrap=bootstrap))
+    keys = {one.finding.key for one in audited(given).unexplained}
+    assert ("bootstrap-dead-address", "bootstrap address old:9092") in keys
+    assert ("bootstrap-dead-address", "bootstrap address broker-2:9092") not in keys

@@ -14,6 +14,7 @@ from typing import Final
 
 from counterpoise.audit.commands import LOOK, counterpoise
 from counterpoise.audit.facts import AuditFacts
+from counterpoise.audit.outage import causes_among
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.cluster import TopicPartition
@@ -120,6 +121,7 @@ def bootstrap_dead_address(facts: AuditFacts) -> Iterator[CheckResult]:
             stage_table(check),
             fix=(f"# {check.remedy}",) if check.remedy else _list_without(facts, check.address),
             severity=None if connectivity.answered_by else Severity.CRITICAL,
+            causes=causes_among(facts, leads_to(check, facts)),
         )
 
 
