@@ -92,6 +92,8 @@ def test_every_stage_runs_by_every_mechanism(
     rows = json.loads(typed(shell, "audit", *where, "--json").out)["findings"]
     assert not [row["seen"] for row in rows if row["severity"] == "unknown" and "ACL" in str(row)]
     assert not {"rights-refused", "no-authorizer"} & {row["rule"] for row in rows}
+    unencrypted = {row["subject"] for row in rows if row["rule"] == "listener-unencrypted"}
+    assert unencrypted == {"listener PLAINTEXT", "listener CLEAR"}, "of eight listeners"
     goal = ("--goal", "rebalance", "--topics", topic)
     typed(shell, "plan", *where, *goal, "--out", plan)
     assert typed(shell, "preflight", plan).out == "all allowed\n"

@@ -109,6 +109,7 @@ NOT_EXECUTED: Final = {
     "disk-full-soon": _PLACE,
     "disk-nearly-full": _PLACE,
     "listener-security-differs": _PLACE,
+    "listener-unencrypted": _DECISION,
     "log-dir-offline": _DECISION,
     "name-with-dead-addresses": _DECISION,
     "not-answered": _DECISION,

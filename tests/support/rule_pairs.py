@@ -67,6 +67,9 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     "listener-security-differs": config(
         2, "listener_security_protocol_map", "CLIENT:PLAINTEXT", "CLIENT:SSL"
     ),
+    "listener-unencrypted": config(
+        None, "listener_security_protocol_map", "CLIENT:SASL_PLAINTEXT", "CLIENT:SASL_SSL"
+    ),
     "certificate-expires": each(on.with_certificate, {"days": 29}, {"days": 31}),
     "certificate-other-host": each(on.with_certificate, {"matches": False}, {"matches": True}),
     # controllers

@@ -147,7 +147,10 @@ def server_properties(
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
 _BROKER_CONFIGS: Final = f"{_DOCUMENTED}brokerconfigs_"
 # Listener names that Kafka takes for a protocol where the map has no entry.
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MEANINGS: Final = {
+    "PLAINTEXT": "no encryption and no login",
+    "SASL_PLAINTEXT": "a login without encryption",
+}
 
 
 # -- endpoints
@@ -368,6 +371,42 @@ def listener_security_differs(facts: AuditFacts) -> Iterator[CheckResult]:
                     f"protocol for {name} in {PROTOCOL_MAP}",
                 ),
             )
+
+
+@rule(
+    "listener-unencrypted",
+    Severity.INFO,
+    title="Listeners that are not encrypted",
+    why="Whoever is on the way reads and changes records, and passwords of SASL/PLAIN. On a "
+    "listener without SASL nobody logs in: every client is User:ANONYMOUS.",
+    how="Add a listener with SSL or SASL_SSL, let clients and brokers go over to it, then remove "
+    "this one. Where the network is trusted, waive this.",
+    source=f"{_DOCUMENTED}security_overview",
+    needs={InspectionItem.BROKER_CONFIGS},
+)
+def listener_unencrypted(facts: AuditFacts) -> Iterator[CheckResult]:
+    rows_by_listener = grouped(
+        (name, (broker_id, protocol, name == _between_brokers(configs)))
+        for broker_id, configs in facts.broker_configs.items()
+        for name in advertised_names(configs)
+        if (protocol := protocol_map(configs).get(name, name)) in _MEANINGS
+    )
+    for name, rows in sorted(rows_by_listener.items()):
+        meanings = sorted({f"{protocol}: {_MEANINGS[protocol]}" for _, protocol, _ in rows})
+        is_between_brokers = any(is_between for _, _, is_between in rows)
+        also = "; brokers replicate through it" if is_between_brokers else ""
+        shown = [(broker_id, protocol) for broker_id, protocol, _ in rows]
+        yield CheckResult(
+            subjects.listener(name),
+            f"listener {name} is {' and '.join(meanings)}{also}",
+            evidence(("broker", "security protocol"), shown),
+        )
+
+
+def _between_brokers(configs: Configs) -> str:
+    """Return the name of the listener that brokers use among themselves."""
+    by_name = value_of(configs, "inter.broker.listener.name")
+    return by_name or value_of(configs, "security.inter.broker.protocol") or "PLAINTEXT"
 
 
 # -- what brokers advertise
