@@ -140,6 +140,9 @@ def test_a_topic_that_is_not_there_is_named_and_not_created(
 ) -> None:
     code, found = examined(command, clinic.kafka.bootstrap_string, "--topic", "no-such")
     assert (code, rules(found)) == (1, ["topic-unknown"])
+    words = ("--topic", "no-such", "--fail-at", "critical")
+    code, _ = examined(command, clinic.kafka.bootstrap_string, *words)
+    assert code == 0, "it is a warning"
     topics = (
         AdminClient({"bootstrap.servers": clinic.kafka.bootstrap_string})
         .list_topics(timeout=20)

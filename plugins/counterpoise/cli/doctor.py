@@ -33,8 +33,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Connects to every bootstrap address and to every endpoint that the brokers "
         "advertise, as a client does: name, TCP, TLS, SASL, ApiVersions, Metadata. Reads only, and "
         "creates no topic.",
-        epilog="exit codes: 0 healthy; 1 warnings or worse; 2 usage; 3 no bootstrap address "
-        "responded",
+        epilog="exit codes: 0 healthy; 1 findings as bad as --fail-at; 2 usage; 3 no bootstrap "
+        "address responded",
     )
     add_cluster_arguments(parser)
     parser.add_argument(
@@ -43,6 +43,12 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         default=[],
         metavar="T",
         help="say what is wrong for this topic; may be repeated",
+    )
+    parser.add_argument(
+        "--fail-at",
+        choices=[str(severity) for severity in Severity if severity is not Severity.UNKNOWN],
+        default=str(Severity.WARNING),
+        help="exit 1 for findings as bad as this or worse (default: warning)",
     )
     add_json_argument(parser)
     parser.set_defaults(run=_doctor)
@@ -60,7 +66,7 @@ def _doctor(arguments: argparse.Namespace, console: Console) -> int:
     if examined.connectivity.answered_by is None:
         return _UNREACHABLE
     worst = max((finding.severity.rank for finding in examined.findings), default=0)
-    return _FINDINGS if worst >= Severity.WARNING.rank else 0
+    return _FINDINGS if worst >= Severity(arguments.fail_at).rank else 0
 
 
 @contextlib.contextmanager
