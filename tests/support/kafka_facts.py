@@ -38,7 +38,8 @@ DUMP = "org.apache.kafka.tools.DumpLogSegments"
 ON_A_SHARED_DISK = "balance: {disk_limit_percent: 100}"
 # And all brokers advertise an address of this machine, where the tests are.
 ON_THIS_MACHINE = (
-    "audit: {waivers: [{rule: advertised-loopback, reason: clients are here, subjects: ['*']}]}"
+    "audit: {waivers: [{rule: advertised-loopback, reason: clients are here, "
+    "subjects: ['broker *']}]}"
 )
 
 AGREEMENT_SECONDS = 120.0

@@ -27,6 +27,7 @@ from counterpoise.model.acl import READ_BROKER_CONFIGS, READ_CLUSTER
 from counterpoise.model.connectivity import ClusterMetadata, ConnectivityCheck
 from counterpoise.model.finding import Finding
 from counterpoise.model.inspection import Inspection, InspectionItem
+from counterpoise.model.kafka import TopicDescription
 from counterpoise.model.provider import profile_of
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_names, pluralize
@@ -49,6 +50,12 @@ class Examination:
     metadata: ClusterMetadata | None
     findings: tuple[Finding, ...]  # the worst first
     topics: tuple[str, ...] = ()  # those that were asked for
+
+    @property
+    def asked_topics(self) -> tuple[TopicDescription, ...]:
+        """Return the topics that were asked for, as far as they are visible."""
+        topics = self.metadata.topics if self.metadata else ()
+        return tuple(topic for topic in topics if topic.topic in self.topics)
 
 
 def examine(
