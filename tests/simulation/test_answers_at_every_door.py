@@ -14,6 +14,7 @@ from counterpoise.model.acl import REASSIGN
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.person import AccountKind, Person
 from counterpoise.model.run import ASKED, MUST_NOT_RUN, NOT_VALIDATED, RunState
+from counterpoise.services import approvals
 from counterpoise.services.validations import propose_plan
 from counterpoise.services.viewers import Viewer
 from counterpoise.web.forms import form_token
@@ -25,6 +26,7 @@ from tests.support.web import browser
 YES = {"decision": "approve", "rate": "1MB/s", "reason": "broker 3 is new"}
 NO = {"decision": "reject", "reason": "not now"}
 BEARER = {"Authorization": "Bearer x"}
+ALONE = "access: {approve: [alice]}, approval: {requester_may_approve: yes}"
 DONE, UNUSABLE, REFUSED = "done", "unusable", "refused"
 STATUS = {200: DONE, 303: DONE, 422: UNUSABLE, 403: REFUSED, 409: REFUSED}
 CODES = {0: DONE, 2: UNUSABLE, 1: REFUSED}
@@ -288,6 +290,75 @@ def test_a_yes_that_nobody_could_complete_is_refused(
     told, words = door(plan, "bob", **YES)
     assert told == REFUSED and "add an approver to the policy" in " ".join(words.split())
     assert plan.approvals == ()
+
+
+def test_a_yes_that_the_policy_no_longer_lets_count_is_not_the_same(
+    shell: CommandLine, proposed: Proposed, door: Door
+) -> None:
+    assert door(proposed, "alice", **YES)[0] == DONE
+    limited = "movement: {rate: 100kB/s}, approval: {requester_may_approve: yes, max_rate: 500kB/s}"
+    shell.configure("simulated:9092", extra=f"    policy: {{{limited}}}\n")
+    told, words = door(proposed, "alice", **YES)
+    assert told == REFUSED and "more than the policy allows" in " ".join(words.split())
+    assert door(proposed, "alice", **YES | {"rate": "400kB/s"})[0] == DONE
+    assert shell.type("execute", proposed.path).code == 0
+
+
+def test_a_yes_to_a_superseded_plan_is_refused_also_the_same_one(
+    shell: CommandLine, proposed: Proposed, door: Door
+) -> None:
+    assert door(proposed, "alice", **YES)[0] == DONE
+    newer = shell.folder / "newer.json"
+    assert shell.type("plan", "--cluster", "demo", "--goal", "leaders", "--out", newer).code == 0
+    assert shell.type("propose", newer).code == 0
+    for user in ("alice", "bob"):
+        told, words = door(proposed, user, **YES)
+        assert told == REFUSED and "waits for no answer any more" in " ".join(words.split())
+    shown = shell.type("execute", proposed.path).err
+    assert "propose this one again (`counterpoise propose" in " ".join(shown.split())
+
+
+def test_who_gave_the_yes_before_a_halt_sees_that_theirs_is_missing(
+    proposed: Proposed, ledger: Ledger
+) -> None:
+    assert by_page(proposed, "alice", **YES)[0] == DONE
+    for state in (RunState.RUNNING, RunState.SETTLING, RunState.HALTED):
+        change_state(ledger, proposed.run_id, state, "broker 3 is dead")
+    proposed.note(ASKED)
+    with browser(proposed.shell.environment, "alice") as alice:
+        page = alice.get(f"/runs/{proposed.run_id}/plan").text
+        (waiting,) = alice.get("/api/open-runs", headers=BEARER).json()["waiting"]
+    assert "Nobody can approve" not in page and 'value="approve"' in page
+    assert waiting["is_mine"] and waiting["may_approve"] == ["alice", "bob"]
+
+
+def test_a_refused_yes_by_command_supersedes_nothing(
+    shell: CommandLine, proposed: Proposed
+) -> None:
+    assert by_command(proposed, "bob", **YES)[0] == DONE
+    shell.configure("simulated:9092", extra=f"    policy: {{{ALONE}}}\n")
+    lowered = shell.folder / "lowered.json"
+    words = ("--goal", "replication-factor", "--replication-factor", "1", "--topics", "*")
+    assert shell.type("plan", "--cluster", "demo", *words, "--out", lowered).code == 0
+    refused = shell.type("approve", lowered, "--rate", "1MB/s", "--reason", "x", user="alice")
+    assert refused.code == 1 and "it takes a yes of" in " ".join(refused.err.split())
+    assert proposed.state is RunState.APPROVED
+
+
+def test_people_are_asked_again_once_the_yes_has_run_out(
+    shell: CommandLine, proposed: Proposed
+) -> None:
+    """With the same time for both, the time to answer was over when the yes was."""
+    configure(shell, "requester_may_approve: yes, expires_after: 1s, wait_for: 1s")
+    proposed.note(ASKED)
+    assert by_page(proposed, "alice", **YES)[0] == DONE
+    (first,) = proposed.approvals
+    with open_installation(environment=shell.environment) as installation:
+        assert first.expires_at is not None
+        while installation.ledger.now() < first.expires_at:
+            pass
+        question = approvals.open_question(installation, proposed.run_id)
+    assert question is not None and question.until > first.expires_at
 
 
 def test_a_plan_that_was_not_validated_is_refused(

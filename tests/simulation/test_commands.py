@@ -92,7 +92,7 @@ def test_nothing_runs_without_a_yes(shell: CommandLine, kafka: SimulatedCluster)
     rejected = shell.type("execute", path)
     assert rejected.code == 1
     assert "was rejected by bob (system user) on 20" in rejected.err
-    assert "(second thoughts): make a new plan, or approve this one again" in rejected.err
+    assert "(second thoughts): make a new plan, or propose this one again" in rejected.err
     assert placement(kafka) == before and own_configs(kafka) == {}
 
 

@@ -199,6 +199,22 @@ def test_the_undo_of_another_run_than_the_one_that_emptied_it_is_refused(
     assert shell.type(*back).code == 0
 
 
+def test_the_undo_of_an_earlier_removal_does_not_fill_what_a_later_one_emptied(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    """Back to an older plan, of a file that was kept."""
+    first, back = drained(shell), shell.folder / "back.json"
+    assert shell.type("undo", first, "--why", "it stays", "--out", back).code == 0
+    executed(shell, back)
+    drained(shell)
+    for words in (("propose", back), ("approve", back, *YES), ("execute", back)):
+        refused = shell.type(*words)
+        assert refused.code == 1, refused.out
+    assert REFUSED in shell.type("propose", back).err
+    assert held_by(kafka)[4] == (0, 0, 0, 0, 0)
+    assert kept_empty(shell) == [4]
+
+
 def test_a_halted_run_that_is_executed_again_is_refused(
     shell: CommandLine, kafka: SimulatedCluster
 ) -> None:

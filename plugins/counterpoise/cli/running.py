@@ -120,7 +120,7 @@ def _why_closed(installation: Installation, run: Run, arguments: argparse.Namesp
     when = "" if run.closed_at is None else f" on {format_moment(run.closed_at)}"
     if run.state is RunState.CANCELLED:
         return f"run {run.run_id} of this plan was cancelled{when} ({run.reason}): make a new plan"
-    again = f"approve this one again (`{approve_line(arguments, arguments.plan)}`)"
+    again = f"propose this one again (`{command_line(arguments, 'propose', arguments.plan)}`)"
     if run.state is RunState.SUPERSEDED:
         return (
             f"run {run.run_id} of this plan was {run.reason}{when}: execute that newer plan "

@@ -48,7 +48,7 @@ from counterpoise.ledger.touched import (
 )
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.control import Control, ControlRequest
+from counterpoise.model.control import Control, ControlRequest, emptied_by
 from counterpoise.model.kafka import RATE_KEYS, ConfigResource, Targets
 from counterpoise.model.run import (
     ANY_BROKER,
@@ -153,16 +153,22 @@ class Step:
         with self._writing() as connection:
             row = connection.execute(RUN, {"this_run": self.run_id}).one()
             controls = [
-                *((broker_id, Control.KEEP_EMPTY, "emptied") for broker_id in emptied),
-                *((broker_id, Control.RELEASE, "filled") for broker_id in refilled),
+                *(
+                    (broker_id, Control.KEEP_EMPTY, emptied_by(self.run_id))
+                    for broker_id in emptied
+                ),
+                *(
+                    (broker_id, Control.RELEASE, f"run {self.run_id} filled it")
+                    for broker_id in refilled
+                ),
             ]
-            for broker_id, control, what in controls:
+            for broker_id, control, why in controls:
                 request = ControlRequest(
                     cluster=row.cluster,
                     run_id=None,
                     control=control,
                     by=row.requested_by,
-                    why=f"run {self.run_id} {what} it",
+                    why=why,
                     at=self.now(),
                     broker_id=broker_id,
                 )

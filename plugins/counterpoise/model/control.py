@@ -138,6 +138,11 @@ class ActiveRequests:
         return self.rate.rate_bytes_per_second if self.rate else None
 
 
+def emptied_by(run_id: str) -> str:
+    """Return why a broker is kept empty that a run has emptied, as the ledger keeps it."""
+    return f"run {run_id} emptied it"
+
+
 def find_active_requests(requests: Iterable[ControlRequest], now: datetime) -> ActiveRequests:
     """Return what holds now, of all requests about one run and its cluster, oldest first.
 

@@ -140,16 +140,17 @@ def answer_plan(
     rate: str = "",
     try_permissions: bool = True,
 ) -> tuple[Approval, tuple[str, ...]]:
-    """Answer about the newest run of the plan of a file, as `answer` does, and return warnings for
-    whoever did.
+    """Answer about the newest run of the plan of a file that may be answered, as `answer` does, and
+    return warnings for whoever did.
 
-    Where it has none, one is opened: for a yes it is validated (`propose_plan`), and whoever says
-    it is its requester; for a no it supersedes no other plan. A refused answer opens none.
+    Where the plan has no run, one is opened: for a yes it is validated (`propose_plan`), and
+    whoever says it is its requester; for a no it supersedes no other plan. A refused answer opens
+    none.
     """
     runs = installation.ledger.runs(fingerprint=plan.fingerprint)
     warnings: tuple[str, ...] = ()
     if runs:
-        run_id = runs[0].run_id
+        run_id = next((run for run in runs if run.state in _MAY_BE_ANSWERED), runs[0]).run_id
     else:
         from counterpoise.services.plans import Origin, submit
         from counterpoise.services.validations import propose_plan
@@ -157,6 +158,10 @@ def answer_plan(
         required(reason, "reason")
         if decision is Decision.GRANTED:
             check_grant(installation, plan, by=by, requester=by, rate=rate)
+            policy = installation.cluster(plan.cluster).policy
+            _check_can_be_completed(
+                policy, by, (by,), needed=access.people_needed(plan, policy.approval)
+            )
             proposal = propose_plan(
                 installation, plan, by, try_permissions=try_permissions, verb="approve"
             )
@@ -206,8 +211,9 @@ def _same_answer(
     installation: Installation, run: Run, decision: Decision, by: Person, rate: str
 ) -> Approval | None:
     """Return the answer that this person has given before and that holds, where it says the same;
-    None for another one. A yes from before a halt is not that to going on, nor one that would
-    approve the plan now, since the policy asks for fewer people by now.
+    None for another one. A yes is not the same where it holds no more: it was to what a newer plan
+    has superseded, it was given before a halt, or policy or people have changed since; nor where it
+    would approve the plan now, since the policy asks for fewer people by now.
     """
     ledger = installation.ledger
     approvals = ledger.approvals_of(run.run_id)
@@ -215,7 +221,9 @@ def _same_answer(
         last = approvals[-1] if approvals else None
         is_same = last is not None and (last.decision, last.person) == (decision, by)
         return last if is_same else None
-    if run.state is RunState.HALTED and not _has_yes_since_halt(installation, run):
+    if run.state is RunState.SUPERSEDED:
+        return None
+    if run.state is not RunState.PROPOSED and waits_for_answer(installation, run):
         return None
     policy = _policy_of(installation, run)
     standing = access.standing_approvals(policy, run, approvals, ledger.now(), needed=1)
@@ -265,12 +273,21 @@ def _checked_yes(installation: Installation, run: Run, by: Person, rate: str) ->
     if by not in yes.given and not waits_for_answer(installation, run):
         raise _decides_nothing(run)
     access.check_would_count(policy, run, approvals, now, needed=needed, by=by)
-    if yes.missing and yes.why_nobody:
-        raise RefusedError(yes.why_nobody)
+    _check_can_be_completed(policy, run.requester, (*yes.given, by), needed=needed)
     _check_in_time(installation, run)
     check_validated(installation, run)
     check_kept_empty(installation, plan)
     return usable_rate(installation, plan, typed_rate(rate)), needed
+
+
+def _check_can_be_completed(
+    policy: ClusterPolicy, requester: Person, given: Sequence[Person], *, needed: int
+) -> None:
+    """Raise RefusedError where people are missing beside those who have said yes (`given`), and too
+    few are left who may.
+    """
+    if len(given) < needed:
+        access.people_to_ask(policy, requester, given, needed=needed)
 
 
 def _plan_to_approve(installation: Installation, run: Run) -> RebalancePlan:
@@ -499,6 +516,10 @@ def answer_until(installation: Installation, run: Run) -> datetime | None:
     since = asked_since(installation.ledger.journal(run.run_id).events())
     if since is None:
         return None
+    if run.state is RunState.APPROVED:  # they are asked again once the yes has run out
+        approvals = installation.ledger.approvals_of(run.run_id)
+        ends = (approval.expires_at for approval in approvals)
+        since = max([since, *(end for end in ends if end and end <= installation.ledger.now())])
     return since + installation.cluster(run.cluster).policy.approval.wait_for
 
 
@@ -524,15 +545,17 @@ def whose_yes(
     *,
     needed: int | None = None,
 ) -> WhoseYes:
-    """Return whose yes a plan has and lacks, of the people `needed`: by default, one more than one
-    that has said yes, since the run waits.
+    """Return whose yes a plan has and lacks, of the people `needed`: by default, of a plan that
+    waits for its start, one more than one that has said yes. Where none is missing, anybody who may
+    approve may give the one that a run waits for, also whoever gave one before it halted.
     """
     if needed is None:
-        needed = 2 if approvals else 1
+        needed = 2 if approvals and run.state is RunState.PROPOSED else 1
     standing = access.standing_approvals(policy, run, approvals, now, needed=needed)
     given = tuple(approval.person for approval in standing)
+    others, missing = (given, needed) if len(given) < needed else ((), 1)
     try:
-        may_give = access.people_to_ask(policy, run.requester, given, needed=needed)
+        may_give = access.people_to_ask(policy, run.requester, others, needed=missing)
     except RefusedError as error:
         return WhoseYes(given, needed, why_nobody=str(error))
     return WhoseYes(given, needed, may_give)

@@ -10,10 +10,10 @@ request names (to empty them once more, say) and dead ones stay in: nothing is s
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from counterpoise.errors import InputError, RefusedError, StalePlanError, StoreError
+from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.control import ControlRequest
+from counterpoise.model.control import ControlRequest, emptied_by
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.request import Goal, RebalanceRequest, Scope
@@ -65,22 +65,15 @@ def plan_without(
 def check_kept_empty(installation: Installation, plan: RebalancePlan) -> None:
     """Raise RefusedError for a plan that sends something to a broker that is kept empty.
 
-    The undo of what emptied it may: it releases the broker when it is done.
+    The undo of the run that emptied it may: it releases the broker when it is done.
     """
     kept_empty = installation.active_requests(plan.cluster).kept_empty
     wanted = kept_empty.keys() & plan.receiving_broker_ids
     if wanted and plan.undoes:
-        wanted -= _emptied_by(installation, plan.undoes)
+        undone = installation.ledger.runs(fingerprint=plan.undoes)
+        by_undone = {emptied_by(run.run_id) for run in undone}
+        wanted = {broker_id for broker_id in wanted if kept_empty[broker_id].why not in by_undone}
     _refuse(plan.cluster, kept_empty, wanted)
-
-
-def _emptied_by(installation: Installation, fingerprint: str) -> frozenset[int]:
-    """Return the brokers that a plan of the ledger empties; none where that is not known."""
-    runs = installation.ledger.runs(fingerprint=fingerprint)
-    try:
-        return frozenset(installation.plan_of(runs[0]).emptied_broker_ids if runs else ())
-    except (InputError, StalePlanError, StoreError):
-        return frozenset()
 
 
 def is_of_whole_cluster(scope: Scope, kept_empty: Collection[int]) -> bool:
