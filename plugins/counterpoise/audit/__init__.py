@@ -56,7 +56,7 @@ CONNECTION_RULES: Final[tuple[Rule, ...]] = (
     bootstrap.name_with_dead_addresses,
     bootstrap.bootstrap_other_cluster,
     bootstrap.metadata_differs,
-    *rules_of(listeners),
+    *(rule for rule in rules_of(listeners) if rule is not listeners.listener_unencrypted),
 )
 # What `doctor` checks, and an audit where no snapshot can be made: these rules need connections,
 # brokers and leaders alone.
