@@ -61,7 +61,7 @@ SHOWN: Final = {
 SHOWN_ANYHOW: Final = {
     "log-dirs-uneven": (r'"logDir":', "all log dirs of this machine are on one disk"),
     "metadata-differs": (
-        r"\n3\s+127\.0\.0\.1:",
+        r"\n3\s+c\s+live\s+\d+\s+127\.0\.0\.1:",
         "takes a broker that answers clients and is cut off from the controllers",
     ),
     "mixed-versions": (
