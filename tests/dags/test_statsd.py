@@ -13,13 +13,12 @@ from counterpoise.installation import Installation
 from counterpoise.model.metric import FINDINGS, METRICS, Sample
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
-from counterpoise.model.run import RunState
 from counterpoise.orchestration.statsd import send_gauges, stat_name
 from counterpoise.orchestration.stepping import StepUntilDone
 from counterpoise.services import metrics, plans
 from tests.dags.test_stepping import Task
+from tests.support.decisions import grant
 from tests.support.planned_runs import planned_run
-from tests.support.runs import change_state
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,7 +52,7 @@ def test_each_step_of_a_run_sends_its_figures(
         plans.Origin(Person.airflow("alice"), "kafka_rebalance", "manual__1"),
     )
     assert run is not None
-    change_state(installation.ledger, run["run_id"], RunState.APPROVED)
+    grant(installation, run, by="bob")
     task = Task("manual__1", run)
     StepUntilDone(task_id="execute", step=lambda *_: None).execute({"ti": task})
     assert sent["counterpoise.run_state.demo.approved"] == 1
