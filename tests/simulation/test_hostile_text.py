@@ -85,6 +85,7 @@ def story(shell: CommandLine) -> Path:
     said = typed(shell, "reject", plan, "--reason", HOSTILE)
     assert said.code == 0, said.err
     typed(shell, "execute", plan, code=1)
+    typed(shell, "propose", plan, code=0)
     yes = ("--rate", "1MB/s", "--reason", HOSTILE)
     typed(shell, "approve", plan, *yes, code=0)
     typed(shell, "freeze", "demo", "--until", "1h", *why, code=0)
