@@ -31,10 +31,7 @@ MB = 1_000_000
 # What such a cluster does not have, beside a history.
 LACKS = {
     "kraft": set(),
-    "zookeeper": {
-        "the cluster has no metadata quorum",
-        "the brokers know no eligible leader replicas",
-    },
+    "zookeeper": {"the cluster has no metadata quorum"},
 }
 NO_HISTORY = "no history yet: it begins with the first snapshots"
 COPIED = 12  # replicas: a quarter of 48 for the fourth broker
