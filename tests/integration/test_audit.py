@@ -6,16 +6,13 @@ machine is waived with a reason.
 import json
 import re
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
-from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     LEADER_REPLICAS,
@@ -35,6 +32,7 @@ from dev.local_kafka import (
 )
 from dev.local_processes import free_ports, wait_until
 from tests.support.command_line import CommandLine
+from tests.support.connected import connected
 from tests.support.faults import NOTICED_SOON
 from tests.support.kafka_facts import ON_A_SHARED_DISK
 
@@ -96,8 +94,7 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
 
 @pytest.fixture
 def admin(bad: Bad) -> Iterator[ClusterAdmin]:
-    settings = ConnectionSettings.parse({"bootstrap.servers": bad.kafka.bootstrap_string})
-    with closing(connect(settings)) as made:
+    with connected(bad.kafka) as made:
         yield made
 
 

@@ -7,16 +7,13 @@ stands; afterwards those findings are gone, and no other has come.
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from counterpoise.audit.commands import add_config, add_partitions, describe_config, describe_topic
-from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
-from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -33,6 +30,7 @@ from dev.local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics, fi
 from dev.local_processes import ChildFailedError, wait_until
 from tests.support.audit_lines import BY_COMMANDS, IN_FILES
 from tests.support.command_line import CommandLine
+from tests.support.connected import connected
 from tests.support.faults import NOTICED_SOON
 from tests.support.kafka_facts import ON_A_SHARED_DISK
 from tests.support.pasting import Operator
@@ -84,9 +82,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 @pytest.fixture
 def admin(kafka: LocalKafka) -> Iterator[ClusterAdmin]:
-    settings = ConnectionSettings.parse({"bootstrap.servers": kafka.bootstrap_string})
-    with closing(connect(settings)) as connected:
-        yield connected
+    with connected(kafka) as made:
+        yield made
 
 
 @pytest.fixture

@@ -7,16 +7,12 @@ A sandbox in which as much as possible is wrong, in stages: broker 4 empty, all 
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from counterpoise.audit.commands import describe_topic
-from counterpoise.kafka_admin import connect
-from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
-from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.finding import WantedPlan
 from counterpoise.model.request import Goal
@@ -34,6 +30,7 @@ from tests.support.audit_lines import (
 )
 from tests.support.audits import findings_of
 from tests.support.command_line import CommandLine, Typed
+from tests.support.connected import connected
 from tests.support.faults import NOTICED_SOON
 from tests.support.kafka_facts import ON_A_SHARED_DISK
 from tests.support.pasting import Operator
@@ -109,13 +106,6 @@ def shell(kafka: LocalKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str])
 @pytest.fixture
 def operator(kafka: LocalKafka, tmp_path: Path, shell: CommandLine) -> Operator:
     return Operator(kafka, tmp_path / "operator", shell.environment)
-
-
-@contextmanager
-def connected(kafka: LocalKafka) -> Iterator[ClusterAdmin]:
-    settings = ConnectionSettings.parse({"bootstrap.servers": kafka.bootstrap_string})
-    with closing(connect(settings)) as admin:
-        yield admin
 
 
 def type_audit(shell: CommandLine) -> Typed:

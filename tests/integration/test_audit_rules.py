@@ -5,21 +5,19 @@ One cluster, of which a test changes one thing; the tests stand in the order in 
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
-from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.cluster import TopicPartition
 from dev import local_kafka
 from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics
 from dev.local_processes import wait_until
 from tests.support.command_line import CommandLine
+from tests.support.connected import connected
 from tests.support.faults import NOTICED_SOON
 from tests.support.kafka_facts import ON_A_SHARED_DISK
 from tests.support.pasting import Operator
@@ -58,9 +56,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 @pytest.fixture
 def admin(kafka: LocalKafka) -> Iterator[ClusterAdmin]:
-    settings = ConnectionSettings.parse({"bootstrap.servers": kafka.bootstrap_string})
-    with closing(connect(settings)) as connected:
-        yield connected
+    with connected(kafka) as made:
+        yield made
 
 
 @pytest.fixture

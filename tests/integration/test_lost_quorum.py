@@ -5,7 +5,6 @@ soon.
 import json
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,11 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import BrokerUnresponsiveError
-from counterpoise.kafka_admin import connect
-from counterpoise.kafka_admin.connection import ConnectionSettings
 from dev import local_kafka
 from dev.local_kafka import BrokerSpec, LocalKafka, TopicSpec, brokers_in_racks, create_topics
 from dev.local_processes import wait_until
 from tests.support.command_line import CommandLine, Typed
+from tests.support.connected import connected
 
 CONTROLLERS = tuple(BrokerSpec(n, None, is_only_controller=True) for n in (101, 102))
 # The nodes, those that are killed, and how many of the voters still listen.
@@ -54,8 +52,7 @@ def lost(
 
 def has_no_leader(kafka: LocalKafka) -> bool:
     """A leader that hears of too few voters resigns after some seconds."""
-    settings = ConnectionSettings.parse({"bootstrap.servers": kafka.bootstrap_string})
-    with closing(connect(settings)) as reader:
+    with connected(kafka) as reader:
         try:
             reader.describe_quorum()
         except BrokerUnresponsiveError:
