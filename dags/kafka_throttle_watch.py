@@ -4,7 +4,7 @@ and throttles that no run has set.
 What the ledger knows is settled and restored; anything else is a warning in the log and is never
 touched. A cluster that cannot be watched fails its own task, and with it the Dag run, but the other
 clusters are watched all the same. COUNTERPOISE_WATCH_SCHEDULE is a cron expression, or `manual`;
-every ten minutes by default.
+every five minutes by default.
 """
 
 import logging
@@ -25,7 +25,7 @@ from counterpoise.orchestration.installation import (
 from counterpoise.orchestration.pools import pool_for
 
 LOGGER = safe_logger(__name__)
-SCHEDULE = os.environ.get("COUNTERPOISE_WATCH_SCHEDULE") or "*/10 * * * *"
+SCHEDULE = os.environ.get("COUNTERPOISE_WATCH_SCHEDULE") or "*/5 * * * *"
 
 
 @dag(
@@ -50,7 +50,7 @@ def kafka_throttle_watch() -> None:
         map_index_template="{{ cluster }}",
         retries=0,  # the next watch is soon
         # A watch that hangs keeps the next one from starting, whatever its cluster: it ends before.
-        execution_timeout=timedelta(minutes=9),
+        execution_timeout=timedelta(minutes=4),
         pool=pool_for("WATCH"),
     )
     def watch(cluster: str) -> dict[str, str]:

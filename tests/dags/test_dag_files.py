@@ -135,7 +135,8 @@ def test_a_watch_never_overlaps_another_and_one_dead_cluster_hides_no_other(bag:
     assert (dag.max_active_runs, dag.catchup) == (1, False)
     watch = dag.get_task("watch")
     assert watch.is_mapped and watch.retries == 0
-    assert watch.execution_timeout < timedelta(minutes=10)
+    assert dag.schedule == "*/5 * * * *"
+    assert watch.execution_timeout < timedelta(minutes=5)
     assert dag.get_task("report").trigger_rule == "all_done"
 
 

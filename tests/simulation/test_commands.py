@@ -295,8 +295,11 @@ def test_throttles_of_others_are_reported_and_left_alone(
     broker = ConfigResource(ConfigResourceType.BROKER, "1")
     kafka.configs.dynamic[broker] = {"leader.replication.throttled.rate": "5000"}
     typed = shell.type("watch", "--cluster", "demo")
-    assert typed.code == 1
-    assert "leader.replication.throttled.rate" in typed.out and "delete it if nobody" in typed.out
+    assert (typed.code, typed.out) == (1, "")
+    assert "cluster demo: foreign throttle: broker 1: leader.replication.throttled" in typed.err
+    assert "delete it if nobody" in typed.err
+    from_cron = shell.type("watch", "--all", "--quiet")
+    assert (from_cron.code, from_cron.out, from_cron.err) == (1, "", typed.err)
     found = json.loads(shell.type("watch", "--cluster", "demo", "--json").out)
     assert len(found["demo"]["foreign_throttles"]) == 1
     assert kafka.configs.dynamic[broker] == {"leader.replication.throttled.rate": "5000"}

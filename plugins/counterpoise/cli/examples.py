@@ -52,7 +52,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "counterpoise stop --from-plan plan.json --bootstrap kafka-1:9092",
         "counterpoise stop --from-plan plan.json --cluster orders-eu",
     ),
-    "watch": ("counterpoise watch --all", "counterpoise watch --cluster orders-eu --json"),
+    "watch": ("counterpoise watch --all --quiet", "counterpoise watch --cluster orders-eu --json"),
     "report": (
         "counterpoise report --cluster orders-eu --last 14d",
         "counterpoise report --fleet --json >fleet.json",

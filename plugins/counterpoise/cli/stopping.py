@@ -22,6 +22,7 @@ from counterpoise.cli.common import (
     print_answer,
     print_json,
     read_plan,
+    stderr_console,
     who,
 )
 from counterpoise.cli.following import Display
@@ -262,7 +263,7 @@ def _add_watch(commands: Commands) -> None:
         help="look for throttles and moves that runs left behind",
         description="Settles runs that nobody drives, restores config keys of brokers that are "
         "back, and names runs under way and throttles that no run of ours has set; these stay as "
-        "they are. Exit code 1 when something needs attention.",
+        "they are. What needs attention goes to stderr, also with --quiet, and is exit code 1.",
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml")
@@ -274,12 +275,17 @@ def _add_watch(commands: Commands) -> None:
 def _watch(arguments: argparse.Namespace, console: Console) -> int:
     exit_code = 0
     reports: dict[str, WatchReport] = {}
+    progress = stderr_console(arguments)
+
+    def log(text: str) -> None:
+        progress.print(indented(text), markup=False, soft_wrap=True)
+
     with open_installation(may_make_ledger=False) as installation:
         all_clusters = sorted(installation.settings.clusters)
         for name in all_clusters if arguments.all else [arguments.cluster]:
             installation.cluster(name)
             try:
-                reports[name] = watch.watch_throttles(installation, name, _log_to_stderr)
+                reports[name] = watch.watch_throttles(installation, name, log)
             except CounterpoiseError as error:  # the other clusters are watched all the same
                 _log_to_stderr(f"counterpoise watch: cluster {name}: {error}")
                 exit_code = max(exit_code, error.exit_code)
@@ -298,6 +304,12 @@ def _log_to_stderr(text: str) -> None:
 
 
 def _print_watch(console: Console, cluster: str, report: "WatchReport") -> None:
-    lines = [f"  {what}: {entry}" for what, entries in report.found.items() for entry in entries]
-    heading = f"cluster {cluster}:" if lines else f"cluster {cluster}: nothing was left behind"
-    console.print("\n".join([heading, *lines]), markup=False)
+    left = (report.done | report.under_way).items()
+    lines = [f"  {what}: {entry}" for what, entries in left for entry in entries]
+    if lines:
+        console.print("\n".join([f"cluster {cluster}:", *lines]), markup=False)
+    elif report.is_clean:
+        console.print(f"cluster {cluster}: nothing was left behind", markup=False)
+    for what, entries in report.needs_attention.items():
+        for entry in entries:
+            _log_to_stderr(f"cluster {cluster}: {what}: {entry}")

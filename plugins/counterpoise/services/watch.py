@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin, ClusterReader
 
 # For one settling run; the next watch goes on with it.
-_MAX_SETTLE_SECONDS: Final = 300.0
+_MAX_SETTLE_SECONDS: Final = 120.0
 _EXECUTED_AGAIN: Final = "somebody executes it again, so it was left alone"
 _CHANGED_SINCE: Final = "somebody executed or settled it meanwhile, so it was left alone"
 
