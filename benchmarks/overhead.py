@@ -24,7 +24,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from counterpoise.execution import Driver, ExecutionOptions, decide
-from counterpoise.kafka_admin.address_connection import UNRESPONSIVE_AFTER_SECONDS
+from counterpoise.kafka_admin.broker_client import UNRESPONSIVE_AFTER_SECONDS
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.document import from_document_text

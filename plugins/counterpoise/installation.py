@@ -266,7 +266,7 @@ def connect_by_discovery(settings: ConnectionSettings) -> "ClusterAdmin":
         for attempt in admin.attempts:
             if not attempt.is_reachable:
                 _LOGGER.warning(
-                    "bootstrap address %s did not answer: %s", attempt.address, attempt.reason
+                    "bootstrap address %s did not answer: %s", attempt.address, attempt.failure
                 )
     except BaseException:
         admin.close()

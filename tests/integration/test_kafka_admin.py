@@ -148,7 +148,7 @@ def test_a_dead_first_address_is_recorded_and_the_next_one_answers(kafka: LocalK
     with closing(connect(settings(f"{dead},{kafka.bootstrap_string}"))) as searching:
         cluster, (failed, answered) = searching.describe_cluster(), searching.attempts
     assert (failed.address, answered.address) == (dead, kafka.bootstrap[0])
-    assert "refused" in failed.reason and not failed.is_reachable
+    assert "refused" in failed.failure and not failed.is_reachable
     assert answered.is_reachable
     assert cluster.cluster_id == kafka.cluster_id
     assert {b.broker_id: b.rack for b in cluster.brokers} == {1: "a", 2: "b", 3: "c", 4: "d"}

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from cryptography.hazmat.primitives import serialization
 
 from counterpoise.errors import ConfigurationError
-from counterpoise.kafka_admin.address_connection import LivenessProbe
+from counterpoise.kafka_admin.broker_client import LivenessProbe
 from counterpoise.kafka_admin.connection import (
     ConnectionSettings,
     kafka_python_arguments,
@@ -420,7 +420,7 @@ def test_an_unresponsive_broker_is_remembered_for_ten_seconds_and_not_longer(
     """Otherwise a broker that is only far away would be given 0.3 s for ever."""
     clock = SimpleNamespace(now=50.0)
     clock.monotonic = lambda: clock.now
-    monkeypatch.setattr("counterpoise.kafka_admin.address_connection.time", clock)
+    monkeypatch.setattr("counterpoise.kafka_admin.broker_client.time", clock)
     liveness_probe = LivenessProbe(3.0)
     assert not liveness_probe.was_unresponsive(4)
     for clock.now in (100.0, 104.0, 109.9):

@@ -1,6 +1,6 @@
 """One TCP connection to one address: every request goes to whoever listens there.
 
-    with closing(AddressConnection(sock)) as connection:
+    with closing(AddressConnection(sock, "kafka-1:9092", settings)) as connection:
         connection.request_api_versions(seconds=5.0)
         connection.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), seconds=5.0)
 
@@ -11,7 +11,6 @@ Limits: one request at a time; one thread uses one connection.
 """
 
 import logging
-import random
 import socket
 import struct
 import time
@@ -19,7 +18,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import kafka.errors as kafka_errors
-from kafka.future import Future
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.broker_version_data import BrokerVersionData
@@ -28,12 +26,13 @@ from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kafka.version import __version__ as kafka_python_version
 
-from counterpoise.errors import ClusterError
+from counterpoise.errors import BrokerUnresponsiveError, ClusterError, UnsupportedRequestError
 from counterpoise.kafka_admin.connection import (
     OAUTHBEARER,
     PASSWORD_MECHANISMS,
     ConnectionSettings,
     sasl_arguments,
+    split_address,
 )
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import MetadataResponse
@@ -45,9 +44,11 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.words import join_ids
 
-DEFAULT_MAX_BYTES: Final = 100_000_000  # of one response
+MAX_BYTES: Final = 100_000_000  # of one response; what is longer is not Kafka's protocol
+_READ_SECONDS: Final = 60.0  # a million partitions take their time
 _CHUNK_BYTES: Final = 1 << 18
 _UNSUPPORTED_VERSION: Final = 35
+_UNSUPPORTED_MECHANISM: Final = 33
 _VOTE: Final = 52  # the API key of a request among controllers (KIP-595)
 _SASL_EXCHANGES: Final = 8  # PLAIN takes one, SCRAM two, Kerberos some more
 
@@ -67,25 +68,47 @@ def keep_secrets_out_of_logs() -> None:
 
 
 class AddressConnection:
-    """An open connection to one address.
+    """An open connection to one address, with the settings of a connection.
 
-    Every method raises OSError (TimeoutError after `seconds`) and kafka-python's KafkaError.
+    Every method but `read` raises OSError (TimeoutError after `seconds`) and kafka-python's
+    KafkaError.
     """
 
     def __init__(
         self,
         connected: socket.socket,
-        *,
-        client_id: str = "counterpoise",
-        max_bytes: int = DEFAULT_MAX_BYTES,
+        address: str,
+        settings: ConnectionSettings,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         keep_secrets_out_of_logs()
+        self.settings = settings
         self._socket = connected
-        self._protocol = KafkaProtocol(client_id=client_id, receive_message_max_bytes=max_bytes)
+        self._address = address
+        self._protocol = KafkaProtocol(
+            client_id=settings.librdkafka.get("client.id", "counterpoise"),
+            receive_message_max_bytes=max_bytes,
+        )
         self._versions: BrokerVersionData | None = None
 
     def close(self) -> None:
         self._socket.close()
+
+    def read(self, request: Any, what: str) -> Any:
+        """Return the response, as `BrokerClient.read` does.
+
+        Raises UnsupportedRequestError, and BrokerUnresponsiveError when the connection ends.
+        """
+        try:
+            return self.send(request, _READ_SECONDS)
+        except kafka_errors.IncompatibleBrokerVersion as error:
+            raise UnsupportedRequestError(f"{what}: {error}") from None
+        except (OSError, kafka_errors.KafkaError) as error:
+            reason = self.settings.without_secrets(str(error) or type(error).__name__)
+            raise BrokerUnresponsiveError(
+                f"{what}: {self._address} does not respond: {reason}; check that broker, and the "
+                "network to it"
+            ) from None
 
     def send(self, request: Any, seconds: float) -> Any:
         """Return the response to `request`, which waits `seconds` at most.
@@ -143,11 +166,21 @@ class AddressConnection:
         ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         self._versions = BrokerVersionData(api_versions=ranges)
 
-    def authenticate(self, settings: ConnectionSettings, seconds: float, *, host: str) -> None:
-        """Authenticate by SASL as `settings` say; Kerberos needs the broker's `host` for it.
+    def offered_mechanisms(self, seconds: float) -> tuple[str, ...]:
+        """Return the mechanisms of a SASL listener; () where it is none.
+
+        A SaslHandshake without a mechanism is refused with the list of mechanisms.
+        """
+        handshake = self.send(SaslHandshakeRequest(version=1, mechanism=""), seconds)
+        is_sasl = handshake.error_code == _UNSUPPORTED_MECHANISM
+        return tuple(handshake.mechanisms) if is_sasl else ()
+
+    def authenticate(self, seconds: float) -> None:
+        """Authenticate by SASL as the settings say; Kerberos needs the broker's host for it.
 
         Raises AuthenticationRefusedError with the broker's reason, and TokenError.
         """
+        settings, (host, _) = self.settings, split_address(self._address)
         name = str(settings.sasl_mechanism)
         if settings.tokens is not None:
             settings.tokens.token()  # before the broker waits for it
@@ -159,20 +192,20 @@ class AddressConnection:
         except RuntimeError as error:  # Kerberos' library is not there
             raise AuthenticationRefusedError(f"{name}: {error} Install gssapi.") from None
         for _ in range(_SASL_EXCHANGES):
-            self._exchange_token(mechanism, settings, seconds)
+            self._exchange_token(mechanism, seconds)
             if mechanism.is_done():
                 break
         if not mechanism.is_authenticated():
             raise AuthenticationRefusedError(f"{name}: the exchange did not come to an end")
 
-    def _exchange_token(self, mechanism: Any, settings: ConnectionSettings, seconds: float) -> None:
-        name = str(settings.sasl_mechanism)
+    def _exchange_token(self, mechanism: Any, seconds: float) -> None:
+        name = str(self.settings.sasl_mechanism)
         token = mechanism.auth_bytes()
         response = self.send(SaslAuthenticateRequest(version=0, auth_bytes=token), seconds)
         if response.error_code:
             error_name = kafka_errors.for_code(response.error_code).__name__
             reason = response.error_message or error_name
-            raise AuthenticationRefusedError(_refusal(settings, reason))
+            raise AuthenticationRefusedError(_refusal(self.settings, reason))
         try:
             mechanism.receive(response.auth_bytes)
         except (ValueError, KeyError) as error:
@@ -211,20 +244,6 @@ def _handshake_reason(handshake: Any, mechanism: str) -> str:
     )
 
 
-# -- Finds out whether a broker responds before the real request is sent to it
-#
-#     probe = LivenessProbe(UNRESPONSIVE_AFTER_SECONDS)
-#     broker_id = await probe.first_responding(manager)  # of several in parallel
-#     await probe.check(manager, 4)                      # raises kafka-python's KafkaTimeoutError
-#
-# A dead broker refuses connections at once. A frozen one (stopped, swapping, a long garbage
-# collection) accepts them and responds to nothing until its session ends. The probe is a small
-# request, so a frozen broker costs little time and the real request is not lost. A broker that did
-# not respond gets only 0.3 s in the next 10 seconds.
-#
-# Limits: a broker can freeze right after it responded.
-
-
 # The classes of all versions of Kafka's responses are made when this module is imported:
 # kafka-python makes the class of a version when it is first needed, and its registry knows the
 # class that was made last by a weak reference (`ApiMessage.__init_subclass__`, 3.0.12). Where two
@@ -235,99 +254,6 @@ def _handshake_reason(handshake: Any, mechanism: str) -> str:
 for _response_class in list(ResponseClassRegistry._response_class_registry.values()):
     for _version in range(_response_class.max_version + 1):
         _response_class[_version]
-
-UNRESPONSIVE_AFTER_SECONDS: Final = 2.0  # without a response to a small request
-_REMEMBERED_SECONDS: Final = 10.0
-_SHORT_SECONDS: Final = 0.3
-_MAX_PARALLEL: Final = 3
-_MAX_PROBED: Final = 9
-# `first_responding` takes this long at worst: three rounds of three brokers.
-MAX_SELECTION_SECONDS: Final = UNRESPONSIVE_AFTER_SECONDS * _MAX_PROBED / _MAX_PARALLEL
-
-
-class LivenessProbe:
-    """The probes of one Kafka client; its coroutines run on the client's event loop.
-
-    A broker has `timeout_seconds` to respond.
-    """
-
-    def __init__(self, timeout_seconds: float) -> None:
-        self._timeout_seconds = timeout_seconds
-        self._unresponsive_until: dict[int, float] = {}
-
-    def was_unresponsive(self, node_id: int) -> bool:
-        """Return whether a broker did not respond some seconds ago, and not since."""
-        return time.monotonic() < self._unresponsive_until.get(node_id, 0.0)
-
-    def note_unresponsive(self, node_id: int) -> None:
-        """Remember that a broker did not respond in time.
-
-        A second failure while that is remembered does not prolong it: after a timeout of 0.3 s it
-        would prove nothing.
-        """
-        if not self.was_unresponsive(node_id):
-            self._unresponsive_until[node_id] = time.monotonic() + _REMEMBERED_SECONDS
-
-    async def check(self, manager: Any, node_id: int) -> int:
-        """Return the broker's id when it has responded.
-
-        Opening a connection includes a request of its own, so then none is added. Raises
-        kafka-python's exception.
-        """
-        seconds = self._timeout_seconds
-        if self.was_unresponsive(node_id):
-            seconds = min(_SHORT_SECONDS, seconds)
-        connection = manager.get_connection(node_id)
-        if connection.connected:
-            response = connection.send_request(api_versions_request())
-        else:
-            response = connection.init_future
-        try:
-            await manager.wait_for(response, seconds * 1000)
-        except (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError):
-            self.note_unresponsive(node_id)
-            raise
-        self._unresponsive_until.pop(node_id, None)
-        return node_id
-
-    async def first_responding(self, manager: Any) -> int:
-        """Return the first broker that responds, of up to nine, three in parallel.
-
-        Brokers that responded before and have no request waiting come first. Raises kafka-python's
-        exception if none responds.
-        """
-        node_ids = [broker.node_id for broker in manager.cluster.brokers()]
-        random.shuffle(node_ids)
-        node_ids.sort(key=lambda node_id: (self.was_unresponsive(node_id), _load(manager, node_id)))
-        candidates = node_ids[:_MAX_PROBED]
-        error: BaseException = kafka_errors.NodeNotReadyError("no broker is known")
-        while candidates:
-            group, candidates = candidates[:_MAX_PARALLEL], candidates[_MAX_PARALLEL:]
-            first = await self._first_of(manager, group)
-            if isinstance(first, int):
-                return first
-            error = first
-        raise error
-
-    async def _first_of(self, manager: Any, node_ids: Sequence[int]) -> int | BaseException:
-        """Return the first broker that responds, or the last error when all fail."""
-        first = Future()
-        errors: list[BaseException] = []
-
-        def on_error(error: BaseException) -> None:
-            errors.append(error)
-            if len(errors) == len(node_ids) and not first.is_done:
-                first.success(error)
-
-        def on_response(node_id: int) -> None:
-            if not first.is_done:
-                first.success(node_id)
-
-        for node_id in node_ids:
-            probe = manager.call_soon(self.check, manager, node_id)
-            probe.add_callback(on_response).add_errback(on_error)
-        found: int | BaseException = await first
-        return found
 
 
 def api_versions_request(version: int | None = None) -> Any:
@@ -340,14 +266,6 @@ def api_versions_request(version: int | None = None) -> Any:
         client_software_name="kafka-python",
         client_software_version=kafka_python_version,
     )
-
-
-def _load(manager: Any, node_id: int) -> tuple[bool, int]:
-    """Return a sort key: low for a broker with an open connection and nothing waiting on it."""
-    connection = manager._conns.get(node_id)
-    is_open = connection is not None and connection.connected
-    waiting_requests = len(connection.in_flight_requests) if is_open else 1
-    return manager.connection_delay(node_id) > 0, waiting_requests
 
 
 # -- Brokers and partitions in a metadata response, as values

@@ -22,9 +22,9 @@ from typing import Any, Final
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 
 from counterpoise.errors import BrokerUnresponsiveError, ClusterError, UnknownOutcomeError
-from counterpoise.kafka_admin.address_connection import MAX_SELECTION_SECONDS
 from counterpoise.kafka_admin.broker_client import (
     MAX_ATTEMPTS,
+    MAX_SELECTION_SECONDS,
     BrokerClient,
     BrokerRequest,
     Failure,
@@ -189,7 +189,7 @@ def _write(
         if not error_code:
             return broker_id, result
         message = getattr(result, "error_message", None)
-        reason = describe_error_code(error_code, message, ALTER_CLUSTER, broker_client)
+        reason = describe_error_code(error_code, message, ALTER_CLUSTER, broker_client.settings)
         if error_code in OUTCOME_UNKNOWN:
             message = f"{what}: {reason}: they may be applied, now or later. Check the cluster."
             raise UnknownOutcomeError(message, broker_id=broker_id)
@@ -238,7 +238,7 @@ def _accepted_and_errors(
             accepted.append(key)
             continue
         errors[key] = describe_error_code(
-            result.error_code, result.error_message, ALTER_CLUSTER, broker_client
+            result.error_code, result.error_message, ALTER_CLUSTER, broker_client.settings
         )
         if result.error_code in OUTCOME_UNKNOWN:
             unknown.append(f"{key}: {errors[key]}")

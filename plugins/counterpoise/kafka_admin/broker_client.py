@@ -21,15 +21,17 @@ Limits: uses the connection manager inside `KafkaAdminClient` (3.0.x), here alon
 """
 
 import math
+import random
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import kafka.errors as kafka_errors
 from kafka import KafkaAdminClient
+from kafka.future import Future
 from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.metadata import MetadataRequest
 
@@ -42,14 +44,14 @@ from counterpoise.errors import (
     UnsupportedRequestError,
 )
 from counterpoise.kafka_admin.address_connection import (
-    UNRESPONSIVE_AFTER_SECONDS,
-    LivenessProbe,
+    api_versions_request,
     keep_secrets_out_of_logs,
 )
 from counterpoise.kafka_admin.connection import ConnectionSettings, kafka_python_arguments
-from counterpoise.kafka_admin.endpoint import BootstrapAttempt, EndpointChecker, try_address
+from counterpoise.kafka_admin.endpoint import EndpointChecker, try_address, with_failed_client
 from counterpoise.kafka_admin.tokens import TokenError
 from counterpoise.model.acl import Acl
+from counterpoise.model.connectivity import EndpointCheck
 
 MAX_ATTEMPTS: Final = 4
 WRITE_SECONDS: Final = 24.0  # of a whole call that changes something; a run's step lock holds 30
@@ -97,7 +99,7 @@ class BrokerClient:
         probe_seconds = min(UNRESPONSIVE_AFTER_SECONDS, request_timeout_seconds)
         self.settings = settings
         self.request_timeout_seconds = request_timeout_seconds
-        self.attempts: tuple[BootstrapAttempt, ...] = ()
+        self.attempts: tuple[EndpointCheck, ...] = ()
         self._client: KafkaAdminClient | None = None
         self._opening = threading.Lock()
         self._liveness_probe = LivenessProbe(probe_seconds)
@@ -264,14 +266,6 @@ class BrokerClient:
             return f"broker {broker_id}"
         return f"broker {broker_id} ({broker.host}:{broker.port})"
 
-    @property
-    def principal(self) -> str:
-        """Return who the cluster takes us for, as far as that can be known from here."""
-        return self.settings.principal
-
-    def acl_to_grant(self, acl: Acl) -> Acl:
-        return self.settings.acl_to_grant(acl)
-
     def error_text(self, error: BaseException) -> str:
         """Return the text of a client's exception without secrets."""
         return self.settings.without_secrets(str(error) or type(error).__name__)
@@ -294,10 +288,11 @@ class BrokerClient:
         kafka-python is given that address alone, since it would choose at random.
         """
         keep_secrets_out_of_logs()
-        attempts: list[BootstrapAttempt] = []
+        attempts: list[EndpointCheck] = []
         for address in self.settings.bootstrap_servers:
             attempt = try_address(address, self.settings)
             if attempt.is_reachable:
+                started_at = time.monotonic()
                 try:
                     client = self._bootstrap(address)
                 except kafka_errors.KafkaError as error:
@@ -306,13 +301,13 @@ class BrokerClient:
                         f"librdkafka connects there, but kafka-python does not: {text}; "
                         "`counterpoise doctor` shows each step of a connection"
                     )
-                    attempt = BootstrapAttempt(address, reason, attempt.milliseconds)
+                    attempt = with_failed_client(attempt, reason, started_at)
                 else:
                     self.attempts = (*attempts, attempt)
                     return client
             attempts.append(attempt)
         self.attempts = tuple(attempts)
-        raise ClusterUnreachableError(tuple((a.address, a.reason) for a in attempts))
+        raise ClusterUnreachableError(tuple((a.address, a.failure) for a in attempts))
 
     def _bootstrap(self, address: str) -> KafkaAdminClient:
         return KafkaAdminClient(
@@ -409,18 +404,125 @@ def _milliseconds_until(ends_at: float) -> float:
     return max(0.0, ends_at - time.monotonic()) * 1000
 
 
+# -- Finds out whether a broker responds before the real request is sent to it
+#
+#     probe = LivenessProbe(UNRESPONSIVE_AFTER_SECONDS)
+#     broker_id = await probe.first_responding(manager)  # of several in parallel
+#     await probe.check(manager, 4)                      # raises kafka-python's KafkaTimeoutError
+#
+# A dead broker refuses connections at once. A frozen one (stopped, swapping, a long garbage
+# collection) accepts them and responds to nothing until its session ends. The probe is a small
+# request, so a frozen broker costs little time and the real request is not lost. A broker that did
+# not respond gets only 0.3 s in the next 10 seconds.
+#
+# Limits: a broker can freeze right after it responded.
+
+
+UNRESPONSIVE_AFTER_SECONDS: Final = 2.0  # without a response to a small request
+_REMEMBERED_SECONDS: Final = 10.0
+_SHORT_SECONDS: Final = 0.3
+_MAX_PROBED_AT_ONCE: Final = 3
+_MAX_PROBED: Final = 9
+# `first_responding` takes this long at worst: three rounds of three brokers.
+MAX_SELECTION_SECONDS: Final = UNRESPONSIVE_AFTER_SECONDS * _MAX_PROBED / _MAX_PROBED_AT_ONCE
+
+
+class LivenessProbe:
+    """The probes of one Kafka client; its coroutines run on the client's event loop.
+
+    A broker has `timeout_seconds` to respond.
+    """
+
+    def __init__(self, timeout_seconds: float) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._unresponsive_until: dict[int, float] = {}
+
+    def was_unresponsive(self, node_id: int) -> bool:
+        """Return whether a broker did not respond some seconds ago, and not since."""
+        return time.monotonic() < self._unresponsive_until.get(node_id, 0.0)
+
+    def note_unresponsive(self, node_id: int) -> None:
+        """Remember that a broker did not respond in time.
+
+        A second failure while that is remembered does not prolong it: after a timeout of 0.3 s it
+        would prove nothing.
+        """
+        if not self.was_unresponsive(node_id):
+            self._unresponsive_until[node_id] = time.monotonic() + _REMEMBERED_SECONDS
+
+    async def check(self, manager: Any, node_id: int) -> int:
+        """Return the broker's id when it has responded.
+
+        Opening a connection includes a request of its own, so then none is added. Raises
+        kafka-python's exception.
+        """
+        seconds = self._timeout_seconds
+        if self.was_unresponsive(node_id):
+            seconds = min(_SHORT_SECONDS, seconds)
+        connection = manager.get_connection(node_id)
+        if connection.connected:
+            response = connection.send_request(api_versions_request())
+        else:
+            response = connection.init_future
+        try:
+            await manager.wait_for(response, seconds * 1000)
+        except (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError):
+            self.note_unresponsive(node_id)
+            raise
+        self._unresponsive_until.pop(node_id, None)
+        return node_id
+
+    async def first_responding(self, manager: Any) -> int:
+        """Return the first broker that responds, of up to nine, three in parallel.
+
+        Brokers that responded before and have no request waiting come first. Raises kafka-python's
+        exception if none responds.
+        """
+        node_ids = [broker.node_id for broker in manager.cluster.brokers()]
+        random.shuffle(node_ids)
+        node_ids.sort(key=lambda node_id: (self.was_unresponsive(node_id), _load(manager, node_id)))
+        candidates = node_ids[:_MAX_PROBED]
+        error: BaseException = kafka_errors.NodeNotReadyError("no broker is known")
+        while candidates:
+            group, candidates = candidates[:_MAX_PROBED_AT_ONCE], candidates[_MAX_PROBED_AT_ONCE:]
+            first = await self._first_of(manager, group)
+            if isinstance(first, int):
+                return first
+            error = first
+        raise error
+
+    async def _first_of(self, manager: Any, node_ids: Sequence[int]) -> int | BaseException:
+        """Return the first broker that responds, or the last error when all fail."""
+        first = Future()
+        errors: list[BaseException] = []
+
+        def on_error(error: BaseException) -> None:
+            errors.append(error)
+            if len(errors) == len(node_ids) and not first.is_done:
+                first.success(error)
+
+        def on_response(node_id: int) -> None:
+            if not first.is_done:
+                first.success(node_id)
+
+        for node_id in node_ids:
+            probe = manager.call_soon(self.check, manager, node_id)
+            probe.add_callback(on_response).add_errback(on_error)
+        found: int | BaseException = await first
+        return found
+
+
+def _load(manager: Any, node_id: int) -> tuple[bool, int]:
+    """Return a sort key: low for a broker with an open connection and nothing waiting on it."""
+    connection = manager._conns.get(node_id)
+    is_open = connection is not None and connection.connected
+    waiting_requests = len(connection.in_flight_requests) if is_open else 1
+    return manager.connection_delay(node_id) > 0, waiting_requests
+
+
 # -- Error codes in responses as text, with the permission that is missing and what grants it
 #
-# raise_for(response.error_code, None, "the log dirs of broker 4", DESCRIBE_CLUSTER, broker_client)
-
-
-class HasPrincipal(Protocol):
-    """Who sends requests."""
-
-    @property
-    def principal(self) -> str: ...
-
-    def acl_to_grant(self, acl: Acl) -> Acl: ...
+# raise_for(response.error_code, None, "the brokers", DESCRIBE_CLUSTER, broker_client.settings)
 
 
 def is_refusal(error_code: int) -> bool:
@@ -429,12 +531,15 @@ def is_refusal(error_code: int) -> bool:
 
 
 def describe_error_code(
-    error_code: int, message: str | None, acl: Acl | None = None, sender: HasPrincipal | None = None
+    error_code: int,
+    message: str | None,
+    acl: Acl | None = None,
+    settings: ConnectionSettings | None = None,
 ) -> str:
     """Return `NAME: message` of an error code in a response; "" for no error.
 
-    For a missing permission the message has what is needed (`acl`, or the one with it that the
-    sender needs anyway) and the command that grants it to the sender.
+    For a missing permission the message has what is needed (`acl`, or the one with it that this
+    connection needs anyway) and the command that grants it to its principal.
     """
     if error_code == 0:
         return ""
@@ -443,9 +548,9 @@ def describe_error_code(
     if is_refusal(error_code):
         # Kafka's own message is a dump of the whole request.
         lacking = f"{name}: the principal lacks a permission (ACL)"
-        if acl is None or sender is None:
+        if acl is None or settings is None:
             return lacking
-        who, needed = sender.principal, sender.acl_to_grant(acl)
+        who, needed = settings.principal, settings.acl_to_grant(acl)
         return f"{lacking}: {who} needs {needed.in_words}; grant it with `{needed.grant(who)}`"
     return f"{name}: {message}" if message and message != name else name
 
@@ -455,15 +560,15 @@ def raise_for(
     message: str | None,
     what: str,
     acl: Acl | None = None,
-    sender: HasPrincipal | None = None,
+    settings: ConnectionSettings | None = None,
 ) -> None:
     """Raise ClusterError for an error code, NotPermittedError where a permission is missing, and
     RetriableClusterError where trying again may help, as the message says then.
 
-    `acl` is the permission that the request of `sender` needs.
+    `acl` is the permission that the request of a connection with `settings` needs.
     """
     if error_code:
-        reason = f"{what}: {describe_error_code(error_code, message, acl, sender)}"
+        reason = f"{what}: {describe_error_code(error_code, message, acl, settings)}"
         if is_refusal(error_code):
             raise NotPermittedError(reason)
         if kafka_errors.for_code(error_code).retriable:

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from counterpoise.kafka_admin import altering, configs, permissions, reading
 from counterpoise.kafka_admin.broker_client import BrokerClient
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.endpoint import BootstrapAttempt
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.connectivity import EndpointCheck
 from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum
 from counterpoise.model.kafka import (
     BrokerVersion,
@@ -51,7 +51,7 @@ class ClusterReader:
         return f"ClusterAdmin({self._settings!r})"
 
     @property
-    def attempts(self) -> tuple[BootstrapAttempt, ...]:
+    def attempts(self) -> tuple[EndpointCheck, ...]:
         """Return the bootstrap addresses tried so far; the last succeeded unless all failed."""
         return self._broker_client.attempts
 

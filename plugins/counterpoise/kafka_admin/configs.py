@@ -21,8 +21,9 @@ from typing import Any, Final
 from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 from counterpoise.errors import BrokerUnresponsiveError, UnknownOutcomeError
-from counterpoise.kafka_admin.address_connection import UNRESPONSIVE_AFTER_SECONDS, config_value
+from counterpoise.kafka_admin.address_connection import config_value
 from counterpoise.kafka_admin.broker_client import (
+    UNRESPONSIVE_AFTER_SECONDS,
     BrokerClient,
     BrokerRequest,
     Failure,
@@ -163,7 +164,7 @@ def _values_by_resource(
         if result.error_code:
             acl = DESCRIBE_CONFIGS_OF_TOPICS if resource.is_topic else DESCRIBE_CONFIGS_OF_BROKERS
             what = f"the configs of {resource.type} {resource.name}"
-            raise_for(result.error_code, result.error_message, what, acl, broker_client)
+            raise_for(result.error_code, result.error_message, what, acl, broker_client.settings)
         values[resource] = {entry.name: config_value(entry) for entry in result.configs}
     return values
 
@@ -259,7 +260,7 @@ def _refused_and_unknown(
             failures = unknown if response.error_code in OUTCOME_UNKNOWN else refused
             acl = ALTER_CONFIGS_OF_TOPICS if resource.is_topic else ALTER_CONFIGS_OF_BROKERS
             failures[resource] = describe_error_code(
-                response.error_code, response.error_message, acl, broker_client
+                response.error_code, response.error_message, acl, broker_client.settings
             )
     return refused, unknown
 

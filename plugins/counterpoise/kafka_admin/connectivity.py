@@ -9,22 +9,21 @@ same.
 """
 
 import socket
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic, sleep
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import kafka.errors as kafka_errors
 
-from counterpoise.errors import BrokerUnresponsiveError, ClusterError, UnsupportedRequestError
+from counterpoise.errors import BrokerUnresponsiveError, ClusterError
 from counterpoise.kafka_admin import reading
 from counterpoise.kafka_admin.broker_client import is_refusal
 from counterpoise.kafka_admin.connection import ConnectionSettings, join_address, split_address
 from counterpoise.kafka_admin.endpoint import CONNECT_TIMEOUT_SECONDS, EndpointChecker
-from counterpoise.model.acl import Acl
 from counterpoise.model.connectivity import (
     CONTROLLERS,
     VOTERS,
@@ -37,7 +36,6 @@ from counterpoise.model.connectivity import (
 )
 from counterpoise.model.kafka import BrokerDescription
 
-Place = TypeVar("Place", bound=Hashable)
 Progress = Callable[[int, int], None]  # gets how many checks are done, of how many
 
 _MAX_PARALLEL: Final = 128
@@ -45,8 +43,7 @@ _MAX_ASKED_FOR_QUORUM: Final = 20
 _QUORUM_SECONDS: Final = 5.0  # longer than an election takes
 _NOBODY: Final = -1
 _TIME_SECONDS: Final = 60.0  # after that no further check is begun, however many are left
-_LARGE_RESPONSE_SECONDS: Final = 60.0  # a million partitions take their time
-_LARGE_RESPONSE_BYTES: Final = 1_000_000_000
+_MAX_BYTES: Final = 1_000_000_000  # of a response with a million partitions
 # Metadata that still differs between brokers after this time is no change under way.
 STALE_AFTER_SECONDS: Final = 2.0
 
@@ -64,39 +61,93 @@ def check_connectivity(
     cannot be used.
     """
     checker = EndpointChecker(settings)
-    share_brokers = _broker_sharing()
-
-    def check_bootstrap(address: str) -> EndpointCheck:
-        host, port = split_address(address)
-        check = checker.check(host, port, topics=topics, every_ip=True)
-        return share_brokers(replace(check, address=address))
-
-    def check_advertised(broker: BrokerDescription) -> EndpointCheck:
-        expected = broker.broker_id
-        check = checker.check(
-            broker.host, broker.port, expected_broker=expected, topics=topics, every_ip=True
-        )
-        return share_brokers(check)
-
+    listed = [_Place(*split_address(address)) for address in settings.bootstrap_servers]
     with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
-        checks = _Checks(pool, progress)
-        bootstrap = checks.of(settings.bootstrap_servers, check_bootstrap)
-        brokers = _advertised_brokers(list(bootstrap.values()))
-        advertised = checks.of(brokers, check_advertised)
-        if _has_differing_metadata((*bootstrap.values(), *advertised.values())):
+        checks = _Checks(checker, topics, pool, progress)
+        checks.add(listed)
+        advertised = _advertised_places(list(checks.done.values()))
+        checks.add(list(advertised.values()))
+        if _has_differing_metadata(checks.done.values()):
             sleep(STALE_AFTER_SECONDS)  # a change takes a moment to reach every broker
-            bootstrap |= checks.of(_reachable(bootstrap), check_bootstrap)
-            advertised |= checks.of(_reachable(advertised), check_advertised)
-    unchecked = [address for address in settings.bootstrap_servers if address not in bootstrap]
-    unchecked += [join_address(b.host, b.port) for b in brokers if b not in advertised]
+            checks.add([place for place, check in checks.done.items() if check.is_reachable])
+    done, places = checks.done, (*listed, *advertised.values())
     found = ConnectivityCheck(
         settings.security_protocol,
-        tuple(bootstrap[address] for address in settings.bootstrap_servers if address in bootstrap),
-        {broker.broker_id: check for broker, check in advertised.items()},
+        tuple(done[place] for place in listed if place in done),
+        {number: done[place] for number, place in advertised.items() if place in done},
         settings.warnings,
-        tuple(unchecked),
+        tuple(join_address(p.host, p.port) for p in places if p not in done),
     )
     return replace(found, quorum=_check_quorum(checker, found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An address to check, and the broker that advertises it; None for a bootstrap address."""
+
+    host: str
+    port: int
+    broker_id: int | None = None
+
+
+class _Checks:
+    """Checks places in parallel, until the time is over: those left are not `done`."""
+
+    def __init__(
+        self,
+        checker: EndpointChecker,
+        topics: Sequence[str],
+        pool: ThreadPoolExecutor,
+        progress: Progress,
+    ) -> None:
+        self._checker, self._topics, self._pool = checker, topics, pool
+        self._progress = progress
+        self._ends_at = monotonic() + _TIME_SECONDS
+        self._count = self._total = 0
+        self.done: dict[_Place, EndpointCheck] = {}
+
+    def add(self, places: Sequence[_Place]) -> None:
+        self._total += len(places)
+        for place, check in zip(places, self._pool.map(self._check, places), strict=True):
+            self._count += 1
+            self._progress(self._count, self._total)
+            if check is not None:
+                self.done[place] = check
+
+    def _check(self, place: _Place) -> EndpointCheck | None:
+        if monotonic() >= self._ends_at:
+            return None
+        return self._checker.check(
+            place.host,
+            place.port,
+            expected_broker=place.broker_id,
+            topics=self._topics,
+            every_ip=True,
+        )
+
+
+def _advertised_places(bootstrap: Sequence[EndpointCheck]) -> dict[int, _Place]:
+    """Return the endpoints of live brokers by id: all that are known to an address of the first
+    one's cluster.
+    """
+    responses = [check.metadata for check in bootstrap if check.metadata is not None]
+    brokers: dict[int, BrokerDescription] = {}
+    for response in responses:
+        if response.cluster_id == responses[0].cluster_id:
+            for broker in response.brokers:
+                brokers.setdefault(broker.broker_id, broker)
+    return {number: _Place(b.host, b.port, number) for number, b in sorted(brokers.items())}
+
+
+def _has_differing_metadata(checks: Iterable[EndpointCheck]) -> bool:
+    compared = [_compared(check.metadata) for check in checks if check.metadata is not None]
+    return any(response != compared[0] for response in compared)
+
+
+def _compared(response: MetadataResponse) -> object:
+    """Return what brokers that are up to date agree on: live brokers, leaders and their epochs."""
+    leaders = {key: (p.leader, p.leader_epoch) for key, p in response.partitions.items()}
+    return response.broker_ids, leaders
 
 
 # -- Whether brokers reach the active controller, and which controllers listen
@@ -152,7 +203,7 @@ def _ask_quorum(checker: EndpointChecker, address: str) -> _QuorumResponse | Non
     It does not with ZooKeeper, and where the broker does not respond any more.
     """
     try:
-        with closing(checker.connect(*split_address(address))) as connection:
+        with closing(checker.connect(address)) as connection:
             response = connection.send(reading.quorum_request(), _QUORUM_SECONDS)
     except TimeoutError:
         return _QuorumResponse(is_answered=False)
@@ -188,74 +239,6 @@ def _check_voter(node_id: int | None, address: str) -> VoterCheck:
     return VoterCheck(address, node_id, True, "it accepts connections")
 
 
-class _Checks:
-    """Checks places in parallel, until the time is over."""
-
-    def __init__(self, pool: ThreadPoolExecutor, progress: Progress) -> None:
-        self._pool, self._progress = pool, progress
-        self._ends_at = monotonic() + _TIME_SECONDS
-        self._done = self._total = 0
-
-    def of(
-        self, places: Sequence[Place], check_place: Callable[[Place], EndpointCheck]
-    ) -> dict[Place, EndpointCheck]:
-        """Return the check of each place; those for which there was no time are left out."""
-
-        def check_in_time(place: Place) -> EndpointCheck | None:
-            return check_place(place) if monotonic() < self._ends_at else None
-
-        self._total += len(places)
-        checks: dict[Place, EndpointCheck] = {}
-        for place, check in zip(places, self._pool.map(check_in_time, places), strict=True):
-            self._done += 1
-            self._progress(self._done, self._total)
-            if check is not None:
-                checks[place] = check
-        return checks
-
-
-def _broker_sharing() -> Callable[[EndpointCheck], EndpointCheck]:
-    """Return a function that keeps equal broker lists in memory only once.
-
-    In a cluster of a thousand brokers each responds with the same thousand.
-    """
-    shared: dict[tuple[BrokerDescription, ...], tuple[BrokerDescription, ...]] = {}
-
-    def share(check: EndpointCheck) -> EndpointCheck:
-        if check.metadata is None:
-            return check
-        brokers = shared.setdefault(check.metadata.brokers, check.metadata.brokers)
-        return replace(check, metadata=replace(check.metadata, brokers=brokers))
-
-    return share
-
-
-def _advertised_brokers(bootstrap: Sequence[EndpointCheck]) -> list[BrokerDescription]:
-    """Return live brokers by id: all that are known to an address of the first one's cluster."""
-    responses = [check.metadata for check in bootstrap if check.metadata is not None]
-    brokers: dict[int, BrokerDescription] = {}
-    for response in responses:
-        if response.cluster_id == responses[0].cluster_id:
-            for broker in response.brokers:
-                brokers.setdefault(broker.broker_id, broker)
-    return sorted(brokers.values(), key=lambda broker: broker.broker_id)
-
-
-def _has_differing_metadata(checks: Iterable[EndpointCheck]) -> bool:
-    compared = [_compared(check.metadata) for check in checks if check.metadata is not None]
-    return any(response != compared[0] for response in compared)
-
-
-def _compared(response: MetadataResponse) -> object:
-    """Return what brokers that are up to date agree on: live brokers, leaders and their epochs."""
-    leaders = {key: (p.leader, p.leader_epoch) for key, p in response.partitions.items()}
-    return response.broker_ids, leaders
-
-
-def _reachable(checks: Mapping[Place, EndpointCheck]) -> list[Place]:
-    return [place for place, check in checks.items() if check.is_reachable]
-
-
 def read_cluster_metadata(
     settings: ConnectionSettings, connectivity: ConnectivityCheck
 ) -> ClusterMetadata | None:
@@ -266,76 +249,23 @@ def read_cluster_metadata(
     endpoint = connectivity.answered_by
     if endpoint is None or endpoint.metadata is None:
         return None
-    unavailable: list[str] = []
+    unavailable: tuple[str, ...] = ()
+    brokers = endpoint.metadata.brokers
+    checker = EndpointChecker(settings)
     try:
-        with closing(AddressClient(settings, endpoint.address)) as client:
-            cluster = _read(client, reading.describe_cluster, "the fenced brokers", unavailable)
-            topics = reading.describe_topics(client, None)
+        with closing(checker.connect(endpoint.address, max_bytes=_MAX_BYTES)) as connection:
+            try:
+                brokers = reading.describe_cluster(connection).brokers
+            except BrokerUnresponsiveError:
+                raise
+            except ClusterError as error:  # not permitted, or the broker is too old
+                unavailable = (f"the fenced brokers: {error}",)
+            topics = reading.describe_all_topics(connection)
     except ClusterError:
         return None
     return ClusterMetadata(
-        brokers=endpoint.metadata.brokers if cluster is None else cluster.brokers,
+        brokers=brokers,
         topics=topics,
         controller_id=None if connectivity.quorum is None else connectivity.quorum.leader_id,
-        unavailable=tuple(unavailable),
+        unavailable=unavailable,
     )
-
-
-def _read(
-    client: "AddressClient", read: Callable[[Any], Any], what: str, unavailable: list[str]
-) -> Any:
-    """Return what `read` returns.
-
-    None, with the reason noted, where the principal may not read it or the broker is too old.
-    """
-    try:
-        return read(client)
-    except BrokerUnresponsiveError:
-        raise
-    except ClusterError as error:
-        unavailable.append(f"{what}: {error}")
-        return None
-
-
-class AddressClient:
-    """Sends requests to one address alone, whatever it advertises.
-
-    Raises ClusterError with the stage that failed.
-    """
-
-    def __init__(self, settings: ConnectionSettings, address: str) -> None:
-        host, port = split_address(address)
-        self._settings = settings
-        self._address = join_address(host, port)
-        checker = EndpointChecker(settings)
-        self._connection = checker.connect(host, port, max_bytes=_LARGE_RESPONSE_BYTES)
-
-    def read(self, request: Any, what: str) -> Any:
-        """Return the response.
-
-        Raises UnsupportedRequestError, and BrokerUnresponsiveError when the connection ends.
-        """
-        try:
-            return self._connection.send(request, _LARGE_RESPONSE_SECONDS)
-        except kafka_errors.IncompatibleBrokerVersion as error:
-            raise UnsupportedRequestError(f"{what}: {error}") from None
-        except (OSError, kafka_errors.KafkaError) as error:
-            reason = self._settings.without_secrets(str(error) or type(error).__name__)
-            raise BrokerUnresponsiveError(
-                f"{what}: {self._address} does not respond: {reason}; check that broker, and the "
-                "network to it"
-            ) from None
-
-    @property
-    def principal(self) -> str:
-        """Return who the cluster takes us for, as far as that can be known from here."""
-        return self._settings.principal
-
-    def acl_to_grant(self, acl: Acl) -> Acl:
-        return self._settings.acl_to_grant(acl)
-
-    def pause(self, attempt: int) -> None:
-        sleep(0.1 * attempt)
-
-    def close(self) -> None:
-        self._connection.close()

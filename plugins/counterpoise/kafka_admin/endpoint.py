@@ -16,13 +16,13 @@ import logging
 import re
 import socket
 import ssl
-import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from counterpoise.errors import ClusterError, ConfigurationError
 from counterpoise.kafka_admin.address_connection import (
-    DEFAULT_MAX_BYTES,
+    MAX_BYTES,
     AddressConnection,
     AuthenticationRefusedError,
     config_value,
@@ -55,10 +55,9 @@ from counterpoise.model.connectivity import (
     Certificate,
     ConnectionStage,
     EndpointCheck,
-    MetadataResponse,
     StageResult,
 )
-from counterpoise.model.kafka import ConfigValue
+from counterpoise.model.kafka import BrokerDescription
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_moment
 
@@ -79,38 +78,16 @@ class _StageFailedError(Exception):
     """A stage failed, and its result is recorded."""
 
 
-@dataclass
-class _Progress:
-    """What the stages so far have found at one address."""
+class _Attempt:
+    """One address, and what has come of it so far."""
 
-    host: str
-    port: int
-    every_ip: bool = False  # try those behind the first that accepts, too
-    dead_ips: dict[str, str] = field(default_factory=dict)  # each with the reason
-    stages: list[StageResult] = field(default_factory=list)
-    ips: tuple[str, ...] = ()
-    certificate: Certificate | None = None
-    metadata: MetadataResponse | None = None
-    actual_broker_id: int | None = None
-    is_expected_broker: bool | None = None
-    configs: Mapping[str, ConfigValue] = field(default_factory=dict)
+    def __init__(self, host: str, port: int, *, every_ip: bool = False) -> None:
+        self.host, self.port = host, port
+        self.every_ip = every_ip  # try those behind the first that accepts, too
+        self.check = EndpointCheck(join_address(host, port), ())
 
-    @property
-    def address(self) -> str:
-        return join_address(self.host, self.port)
-
-    def as_check(self) -> EndpointCheck:
-        return EndpointCheck(
-            self.address,
-            tuple(self.stages),
-            ips=self.ips,
-            dead_ips=self.dead_ips,
-            certificate=self.certificate,
-            metadata=self.metadata,
-            is_expected_broker=self.is_expected_broker,
-            actual_broker_id=self.actual_broker_id,
-            configs=self.configs,
-        )
+    def note(self, **found: Any) -> None:
+        self.check = replace(self.check, **found)
 
 
 class EndpointChecker:
@@ -124,13 +101,9 @@ class EndpointChecker:
     ) -> None:
         self._settings = settings
         self._response_seconds = response_seconds
-        self._verifying: ssl.SSLContext | None = None
-        self._unverified: ssl.SSLContext | None = None  # only to read a refused certificate
-        if settings.uses_tls:
-            self._verifying = ssl_context(settings.librdkafka, where=settings.where)
-            self._unverified = ssl_context(settings.librdkafka, where=settings.where)
-            self._unverified.check_hostname = False
-            self._unverified.verify_mode = ssl.CERT_NONE
+        self._tls = self._tls_context() if settings.uses_tls else None
+        # In a cluster of a thousand brokers each responds with the same thousand: kept only once.
+        self._brokers: dict[tuple[BrokerDescription, ...], tuple[BrokerDescription, ...]] = {}
 
     def check(
         self,
@@ -146,49 +119,40 @@ class EndpointChecker:
         `topics`: whose partitions the metadata should include. With `every_ip` each address of the
         name is tried, also those behind the first that accepts connections.
         """
-        progress = _Progress(host, port, every_ip)
+        attempt = _Attempt(host, port, every_ip=every_ip)
         try:
-            with closing(self._connect(progress)) as connection:
-                self._request_metadata(progress, connection, topics)
-                self._read_identity(progress, connection, expected_broker)
+            with closing(self._connect(attempt)) as connection:
+                self._request_metadata(attempt, connection, topics)
+                self._read_identity(attempt, connection, expected_broker)
         except _StageFailedError:
             pass
-        return progress.as_check()
+        return attempt.check
 
-    def connect(
-        self, host: str, port: int, *, max_bytes: int = DEFAULT_MAX_BYTES
-    ) -> AddressConnection:
+    def connect(self, address: str, *, max_bytes: int = MAX_BYTES) -> AddressConnection:
         """Return a connection that has passed all stages before Metadata.
 
         Raises ClusterError with the failed stage and its reason.
         """
-        progress = _Progress(host, port)
+        attempt = _Attempt(*split_address(address))
         try:
-            return self._connect(progress, max_bytes)
+            return self._connect(attempt, max_bytes)
         except _StageFailedError:
-            failed = progress.stages[-1]
-            reason = f"{progress.address}: {failed.stage}: {failed.detail}"
-            raise ClusterError(reason) from None
+            raise ClusterError(f"{address}: {attempt.check.failure}") from None
 
     # -- the stages
 
-    def _connect(
-        self, progress: _Progress, max_bytes: int = DEFAULT_MAX_BYTES
-    ) -> AddressConnection:
+    def _connect(self, attempt: _Attempt, max_bytes: int = MAX_BYTES) -> AddressConnection:
+        address = attempt.check.address
         connection = AddressConnection(
-            self._open_socket(progress),
-            client_id=self._settings.librdkafka.get("client.id", "counterpoise"),
-            max_bytes=max_bytes,
+            self._open_socket(attempt), address, self._settings, max_bytes
         )
         try:
             if mechanism := self._settings.sasl_mechanism:
-                with self._stage(progress, ConnectionStage.SASL) as details:
-                    connection.authenticate(
-                        self._settings, self._response_seconds, host=progress.host
-                    )
+                with self._stage(attempt, ConnectionStage.SASL) as details:
+                    connection.authenticate(self._response_seconds)
                     who = self._settings.principal.removeprefix("User:")
                     details.append(f"{mechanism} as {who}")
-            with self._stage(progress, ConnectionStage.API_VERSIONS) as details:
+            with self._stage(attempt, ConnectionStage.API_VERSIONS) as details:
                 connection.request_api_versions(self._response_seconds)
                 if connection.is_controller:
                     raise ClusterError(CONTROLLER_RESPONDS)
@@ -199,62 +163,78 @@ class EndpointChecker:
             raise
         return connection
 
-    def _open_socket(self, progress: _Progress) -> socket.socket:
-        with self._stage(progress, ConnectionStage.RESOLVE) as details:
+    def _open_socket(self, attempt: _Attempt) -> socket.socket:
+        with self._stage(attempt, ConnectionStage.RESOLVE) as details:
             family = self._settings.librdkafka.get("broker.address.family", "any")
-            progress.ips = resolve(progress.host, progress.port, family)
-            details.append(", ".join(progress.ips))
-        with self._stage(progress, ConnectionStage.TCP) as details:
-            connected = _connect_to_first(progress.ips, progress.port, details, progress.dead_ips)
-            if progress.every_ip:
-                others = progress.ips[progress.ips.index(connected.getpeername()[0]) + 1 :]
-                progress.dead_ips |= _dead_among(others, progress.port)
-        if self._verifying is None:
+            ips = resolve(attempt.host, attempt.port, family)
+            attempt.note(ips=ips)
+            details.append(", ".join(ips))
+        with self._stage(attempt, ConnectionStage.TCP) as details:
+            connected, failures = _connect_to_first(ips, attempt.port, every=attempt.every_ip)
+            attempt.note(dead_ips=_dead_among(failures))
+            reasons = [f"{ip}: {_error_text(error)}" for ip, error in failures.items()]
+            if connected is None:
+                alone = reasons[0].partition(": ")[2]
+                raise OSError(None, alone if len(reasons) == 1 else "; ".join(reasons))
+            ip = connected.getpeername()[0]
+            details.append("; ".join([ip, *(f"not {reason}" for reason in reasons)]))
+        if self._tls is None:
             return connected
         try:
-            with self._stage(progress, ConnectionStage.TLS) as details:
-                secured = self._tls_handshake(progress, connected, self._verifying)
-                subject = progress.certificate.subject if progress.certificate else ""
+            with self._stage(attempt, ConnectionStage.TLS) as details:
+                secured = self._tls_handshake(attempt, connected, self._tls)
+                presented = attempt.check.certificate
+                subject = presented.subject if presented else ""
                 details.append(f"{secured.version()}, {subject}".strip(", "))
         except BaseException:
             connected.close()
             raise
         return secured
 
+    def _tls_context(self) -> ssl.SSLContext:
+        return ssl_context(self._settings.librdkafka, where=self._settings.where)
+
     def _tls_handshake(
-        self, progress: _Progress, connected: socket.socket, verifying: ssl.SSLContext
+        self, attempt: _Attempt, connected: socket.socket, verifying: ssl.SSLContext
     ) -> ssl.SSLSocket:
         connected.settimeout(CONNECT_TIMEOUT_SECONDS)
         try:
-            secured = verifying.wrap_socket(connected, server_hostname=progress.host)
+            secured = verifying.wrap_socket(connected, server_hostname=attempt.host)
         except ssl.SSLError:
             # The certificate is read once more without trust, to name what is wrong with it;
             # nothing is sent over that connection.
-            progress.certificate = self._read_refused_certificate(progress)
+            attempt.note(certificate=self._read_refused_certificate(attempt))
             raise
-        progress.certificate = _presented_certificate(secured, progress.host)
+        attempt.note(certificate=_presented_certificate(secured, attempt.host))
         return secured
 
-    def _read_refused_certificate(self, progress: _Progress) -> Certificate | None:
-        assert self._unverified is not None
+    def _read_refused_certificate(self, attempt: _Attempt) -> Certificate | None:
+        connected, _ = _connect_to_first(attempt.check.ips, attempt.port)
+        if connected is None:
+            return None
         try:
             with (
-                closing(_connect_to_first(progress.ips, progress.port, [], {})) as plain,
-                self._unverified.wrap_socket(plain, server_hostname=progress.host) as secured,
+                closing(connected),
+                _trusting(self._tls_context()).wrap_socket(
+                    connected, server_hostname=attempt.host
+                ) as secured,
             ):
-                return _presented_certificate(secured, progress.host)
+                return _presented_certificate(secured, attempt.host)
         except (OSError, ValueError):
             return None
 
     def _request_metadata(
-        self, progress: _Progress, connection: AddressConnection, topics: Sequence[str]
+        self, attempt: _Attempt, connection: AddressConnection, topics: Sequence[str]
     ) -> None:
-        with self._stage(progress, ConnectionStage.METADATA) as details:
-            progress.metadata = read_metadata(connection, topics, self._response_seconds)
-            details.append(_metadata_detail(progress.metadata))
+        with self._stage(attempt, ConnectionStage.METADATA) as details:
+            metadata = read_metadata(connection, topics, self._response_seconds)
+            brokers = self._brokers.setdefault(metadata.brokers, metadata.brokers)
+            attempt.note(metadata=replace(metadata, brokers=brokers))
+            live = pluralize(len(brokers), "broker")
+            details.append(f"{live} live in cluster {metadata.cluster_id}")
 
     def _read_identity(
-        self, progress: _Progress, connection: AddressConnection, expected: int | None
+        self, attempt: _Attempt, connection: AddressConnection, expected: int | None
     ) -> None:
         """Find out which broker responds here, whether it is `expected`, and read its configs.
 
@@ -266,17 +246,16 @@ class EndpointChecker:
         message = getattr(result, "error_message", None) or ""
         if result is not None and result.error_code == _INVALID_REQUEST:
             if expected is not None and "Unexpected broker id" in message:
-                progress.is_expected_broker = False
+                attempt.note(is_expected_broker=False)
             actual = _ACTUAL_ID.search(message)
             if actual is None:
                 return
-            asked = progress.actual_broker_id = int(actual[1])
-            result = self._own_configs(connection, asked)
+            attempt.note(actual_broker_id=int(actual[1]))
+            result = self._own_configs(connection, int(actual[1]))
         elif result is not None and result.error_code == 0 and expected is not None:
-            progress.is_expected_broker = True
-            progress.actual_broker_id = expected
+            attempt.note(is_expected_broker=True, actual_broker_id=expected)
         if result is not None and result.error_code == 0:
-            progress.configs = {entry.name: config_value(entry) for entry in result.configs}
+            attempt.note(configs={entry.name: config_value(entry) for entry in result.configs})
 
     def _own_configs(self, connection: AddressConnection, broker_id: int) -> Any:
         """Return the result for one broker's configs; None where nothing comes back."""
@@ -294,38 +273,39 @@ class EndpointChecker:
     # -- inside
 
     @contextmanager
-    def _stage(self, progress: _Progress, stage: ConnectionStage) -> Iterator[list[str]]:
+    def _stage(self, attempt: _Attempt, stage: ConnectionStage) -> Iterator[list[str]]:
         """Time a stage and record its result; the block appends what it found.
 
         Raises _StageFailedError when the block fails.
         """
         started_at = time.monotonic()
         details: list[str] = []
+        stages = attempt.check.stages
         try:
             yield details
         except (OSError, ValueError, OverflowError, kafka_errors.KafkaError, ClusterError) as error:
             milliseconds = _milliseconds_since(started_at)
-            failed, reason = self._explain(progress, stage, error)
+            failed, reason = self._explain(attempt, stage, error)
             if failed is not stage:
                 # TLS 1.3: a broker refuses our certificate after the handshake seemed complete.
-                progress.stages = [r for r in progress.stages if r.stage is not failed]
+                stages = tuple(passed for passed in stages if passed.stage is not failed)
             detail = self._settings.without_secrets(reason)
-            progress.stages.append(StageResult(failed, False, detail, milliseconds))
+            attempt.note(stages=(*stages, StageResult(failed, False, detail, milliseconds)))
             raise _StageFailedError from None
         detail = self._settings.without_secrets(" ".join(details))
         result = StageResult(stage, True, detail, _milliseconds_since(started_at))
-        progress.stages.append(result)
+        attempt.note(stages=(*stages, result))
 
     def _explain(
-        self, progress: _Progress, stage: ConnectionStage, error: BaseException
+        self, attempt: _Attempt, stage: ConnectionStage, error: BaseException
     ) -> tuple[ConnectionStage, str]:
         """Return the stage that failed and the reason in words."""
         if stage in (ConnectionStage.RESOLVE, ConnectionStage.TCP):
             return stage, _error_text(error)
         if isinstance(error, ssl.SSLCertVerificationError):
             now = datetime.now(UTC)
-            return stage, explain_refusal(error, progress.certificate, progress.host, now)
-        if stage is ConnectionStage.TLS and speaks_tls(progress.address) is False:
+            return stage, explain_refusal(error, attempt.check.certificate, attempt.host, now)
+        if stage is ConnectionStage.TLS and speaks_tls(attempt.check.address) is False:
             return stage, no_tls_reason(self._settings)
         if isinstance(error, ssl.SSLError):
             has_own_certificate = any(
@@ -340,12 +320,8 @@ class EndpointChecker:
             return stage, str(error)
         is_connection_error = isinstance(error, kafka_errors.KafkaError | OSError)
         if is_connection_error and stage is not ConnectionStage.TLS:
-            return stage, no_response_reason(progress.address, self._settings)
+            return stage, no_response_reason(attempt.check.address, self._settings)
         return stage, _error_text(error)
-
-
-def _metadata_detail(metadata: MetadataResponse) -> str:
-    return f"{pluralize(len(metadata.brokers), 'broker')} live in cluster {metadata.cluster_id}"
 
 
 def _presented_certificate(secured: ssl.SSLSocket, host: str) -> Certificate | None:
@@ -353,48 +329,47 @@ def _presented_certificate(secured: ssl.SSLSocket, host: str) -> Certificate | N
 
 
 def _connect_to_first(
-    ips: Sequence[str], port: int, details: list[str], dead_ips: dict[str, str]
-) -> socket.socket:
-    """Connect to the first IP address that accepts, as clients do; add those before to `dead_ips`.
+    ips: Sequence[str], port: int, *, every: bool = False
+) -> tuple[socket.socket | None, dict[str, OSError]]:
+    """Connect to the first IP address that accepts, as clients do.
 
-    Raises OSError with the reason of each.
+    The errors are those of the addresses before it, with `every` of those behind it, too: then all
+    are tried in parallel.
     """
-    failures: list[str] = []
-    for ip in ips:
-        try:
-            connected = socket.create_connection((ip, port), CONNECT_TIMEOUT_SECONDS)
-        except OSError as error:
-            failures.append(f"{ip}: {_error_text(error)}")
-            dead_ips |= _dead(ip, error)
-            continue
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        details.append("; ".join([ip, *(f"not {failure}" for failure in failures)]))
-        return connected
-    reason = failures[0].partition(": ")[2] if len(failures) == 1 else "; ".join(failures)
-    raise OSError(None, reason)
+    connected: socket.socket | None = None
+    failures: dict[str, OSError] = {}
+    with ThreadPoolExecutor(_MAX_IPS_IN_PARALLEL) as pool:
+        tries = (pool.map if every else map)(partial(_try_ip, port), ips)
+        for ip, tried in zip(ips, tries, strict=False):
+            if isinstance(tried, OSError):
+                failures[ip] = tried
+            elif connected is not None:
+                tried.close()
+            else:
+                connected = tried
+                if not every:
+                    break
+    return connected, failures
 
 
-def _dead_among(ips: Sequence[str], port: int) -> dict[str, str]:
-    """Return the addresses that accept no connection, tried in parallel, each with the reason."""
-
-    def try_one(ip: str) -> dict[str, str]:
-        try:
-            socket.create_connection((ip, port), CONNECT_TIMEOUT_SECONDS).close()
-        except OSError as error:
-            return _dead(ip, error)
-        return {}
-
-    if not ips:
-        return {}
-    with ThreadPoolExecutor(min(len(ips), _MAX_IPS_IN_PARALLEL)) as pool:
-        return {ip: reason for dead in pool.map(try_one, ips) for ip, reason in dead.items()}
+def _try_ip(port: int, ip: str) -> socket.socket | OSError:
+    try:
+        connected = socket.create_connection((ip, port), CONNECT_TIMEOUT_SECONDS)
+    except OSError as error:
+        return error
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connected
 
 
-def _dead(ip: str, error: OSError) -> dict[str, str]:
-    """Return the address with the reason; {} where this machine has no way to such addresses, as
-    one without IPv6: that says nothing about the broker.
+def _dead_among(failures: Mapping[str, OSError]) -> dict[str, str]:
+    """Return the addresses with their reasons, but those to which this machine has no way, as one
+    without IPv6: that says nothing about the broker.
     """
-    return {} if error.errno in _NO_WAY_FROM_HERE else {ip: _error_text(error)}
+    return {
+        ip: _error_text(error)
+        for ip, error in failures.items()
+        if error.errno not in _NO_WAY_FROM_HERE
+    }
 
 
 def _milliseconds_since(started_at: float) -> int:
@@ -533,8 +508,6 @@ CONNECT_TIMEOUT_SECONDS: Final = 3.0
 NO_CONNECTION: Final = (
     f"no TCP connection within {CONNECT_TIMEOUT_SECONDS:g} s; is a firewall in the way?"
 )
-_SASL_HANDSHAKE: Final = 17  # the API key of the request
-_UNSUPPORTED_MECHANISM: Final = 33
 _HTTP: Final = b"HTTP/"
 _FAMILIES: Final = {"v4": socket.AF_INET, "v6": socket.AF_INET6}
 
@@ -565,7 +538,7 @@ def no_response_reason(address: str, settings: ConnectionSettings) -> str:
     if not uses_tls and speaks_tls(address):
         wanted = "SASL_SSL" if uses_sasl else "SSL or SASL_SSL"
         return f'it speaks TLS, but "security.protocol" is {protocol}; set {wanted}'
-    if not uses_sasl and (mechanisms := _sasl_mechanisms(address, uses_tls)):
+    if not uses_sasl and (mechanisms := _sasl_mechanisms(address, settings)):
         wanted = "SASL_SSL" if uses_tls else "SASL_PLAINTEXT"
         return f'it wants SASL ({mechanisms}), but "security.protocol" is {protocol}; set {wanted}'
     if not uses_tls and _speaks_http(address):
@@ -586,19 +559,24 @@ def no_tls_reason(settings: ConnectionSettings) -> str:
     )
 
 
-def _unverified_context() -> ssl.SSLContext:
-    """Return a context that trusts everybody: only to find out which protocol is spoken."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def _trusting(context: ssl.SSLContext) -> ssl.SSLContext:
+    """Have a context trust everybody: only to read a certificate, or to find out which protocol is
+    spoken.
+    """
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _trusting_everybody() -> ssl.SSLContext:
+    return _trusting(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
 
 def speaks_tls(address: str) -> bool | None:
     """Return whether a TLS handshake is understood there; None when nothing comes back."""
     try:
         with socket.create_connection(split_address(address), CONNECT_TIMEOUT_SECONDS) as plain:
-            _unverified_context().wrap_socket(plain).close()
+            _trusting_everybody().wrap_socket(plain).close()
     except ssl.SSLError as error:
         # A server that requires a client certificate speaks TLS, too.
         return "ALERT" in str(error.reason or "")
@@ -618,41 +596,21 @@ def _speaks_http(address: str) -> bool:
         return False
 
 
-def _sasl_mechanisms(address: str, uses_tls: bool) -> str:
-    """Return the mechanisms of a SASL listener, as "PLAIN, SCRAM-SHA-256"; "" for another listener.
-
-    A SaslHandshake without a mechanism is refused with the list of mechanisms.
-    """
-    # API version 1, correlation id 1, no client id; then an empty mechanism.
-    request = struct.pack(">hhihh", _SASL_HANDSHAKE, 1, 1, -1, 0)
+def _sasl_mechanisms(address: str, settings: ConnectionSettings) -> str:
+    """Return the mechanisms of a SASL listener, as "PLAIN, SCRAM-SHA-256"; "" for another one."""
     try:
-        with socket.create_connection(split_address(address), CONNECT_TIMEOUT_SECONDS) as plain:
-            connection = _unverified_context().wrap_socket(plain) if uses_tls else plain
-            with connection:
-                connection.sendall(struct.pack(">i", len(request)) + request)
-                response = connection.recv(4096)
-        _, _, error_code, count = struct.unpack_from(">iihi", response)
-        if error_code != _UNSUPPORTED_MECHANISM:
-            return ""
-        return ", ".join(_read_strings(response[struct.calcsize(">iihi") :], count))
-    except (OSError, struct.error, UnicodeDecodeError):
+        plain = socket.create_connection(split_address(address), CONNECT_TIMEOUT_SECONDS)
+        with closing(plain):
+            connected = _trusting_everybody().wrap_socket(plain) if settings.uses_tls else plain
+            with closing(AddressConnection(connected, address, settings)) as connection:
+                return ", ".join(connection.offered_mechanisms(CONNECT_TIMEOUT_SECONDS))
+    except (OSError, kafka_errors.KafkaError):
         return ""
-
-
-def _read_strings(data: bytes, count: int) -> list[str]:
-    """Read `count` strings, each after its length in two bytes."""
-    strings = []
-    for _ in range(count):
-        (length,) = struct.unpack_from(">h", data)
-        strings.append(data[2 : 2 + length].decode())
-        data = data[2 + length :]
-    return strings
 
 
 # -- Tries one bootstrap address with librdkafka, as most clients of a cluster would
 #
-#     attempt = try_address("kafka-1:9092", settings)
-#     attempt.reason  # "" when a Kafka broker responds there
+#     try_address("kafka-1:9092", settings).failure  # "" when a Kafka broker responds there
 #
 # First our own connection goes stage by stage (`check`): its reasons are the same for every
 # client, and name what to do. Only an address that passes is tried with librdkafka.
@@ -672,29 +630,24 @@ LIBRDKAFKA_LOG: Final = logging.getLogger("counterpoise.librdkafka")
 LIBRDKAFKA_LOG.addHandler(logging.NullHandler())
 
 
-@dataclass(frozen=True, slots=True)
-class BootstrapAttempt:
-    """One attempt to reach one bootstrap address."""
-
-    address: str
-    reason: str  # why it failed; "" when it succeeded
-    milliseconds: int
-
-    @property
-    def is_reachable(self) -> bool:
-        return not self.reason
-
-
-def try_address(address: str, settings: ConnectionSettings) -> BootstrapAttempt:
-    """Connect to `address` and complete a handshake.
+def try_address(address: str, settings: ConnectionSettings) -> EndpointCheck:
+    """Connect to `address` and complete a handshake, with both.
 
     Raises ConfigurationError when the settings cannot be used.
     """
-    started_at = time.monotonic()
     check = EndpointChecker(settings).check(*split_address(address))
-    reason = check.failure or _librdkafka_reason(address, settings)
-    milliseconds = round((time.monotonic() - started_at) * 1000)
-    return BootstrapAttempt(address, settings.without_secrets(reason), milliseconds)
+    started_at = time.monotonic()
+    reason = _librdkafka_reason(address, settings) if check.is_reachable else ""
+    return (
+        with_failed_client(check, settings.without_secrets(reason), started_at) if reason else check
+    )
+
+
+def with_failed_client(check: EndpointCheck, reason: str, started_at: float) -> EndpointCheck:
+    """Return the check of an address that responds to us, and not to one of the two clients."""
+    milliseconds = _milliseconds_since(started_at)
+    failed = StageResult(ConnectionStage.CLIENT, False, reason, milliseconds)
+    return replace(check, stages=(*check.stages, failed))
 
 
 def librdkafka_client(settings: ConnectionSettings, **extra: Any) -> AdminClient:

@@ -199,7 +199,7 @@ def _refusal(broker_client: BrokerClient, operation: str, response: Any) -> str:
         error_code, message = row.error_code, getattr(row, "error_message", None)
         if error_code in _ALLOWED or (operation in READS and not is_refusal(error_code)):
             continue
-        reason = describe_error_code(error_code, message, _ACLS[operation], broker_client)
+        reason = describe_error_code(error_code, message, _ACLS[operation], broker_client.settings)
         if error_code < 0 or kafka_errors.for_code(error_code).retriable:
             raise ClusterError(f'whether we may "{operation}": {reason}; try again')
         return _topics_refused(rows) + reason if operation in _OF_TOPICS else reason

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import new_class
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kafka.protocol.admin import (
     DescribeClusterRequest,
@@ -27,20 +27,21 @@ from kafka.protocol.metadata import MetadataRequest
 
 from counterpoise.errors import BrokerUnresponsiveError, ClusterError, UnsupportedRequestError
 from counterpoise.kafka_admin.address_connection import (
-    UNRESPONSIVE_AFTER_SECONDS,
+    AddressConnection,
     api_versions_request,
     by_id,
     none_if_negative,
     partitions_of,
 )
 from counterpoise.kafka_admin.broker_client import (
+    UNRESPONSIVE_AFTER_SECONDS,
     BrokerClient,
     BrokerRequest,
     Failure,
     describe_error_code,
     raise_for,
 )
-from counterpoise.model.acl import DESCRIBE_CLUSTER, DESCRIBE_GROUPS, DESCRIBE_TOPICS, Acl
+from counterpoise.model.acl import DESCRIBE_CLUSTER, DESCRIBE_GROUPS, DESCRIBE_TOPICS
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum, QuorumNode
 from counterpoise.model.kafka import (
@@ -58,26 +59,10 @@ _INVALID_TOPIC: Final = 17
 _VERSION_WITH_FENCED_BROKERS: Final = 2  # of DescribeCluster (KIP-1073)
 
 
-class RequestReader(Protocol):
-    """What sends a request and returns the response.
-
-    `BrokerClient` sends it to any broker, `connectivity.AddressClient` to one address.
-    """
-
-    @property
-    def principal(self) -> str: ...
-
-    def acl_to_grant(self, acl: Acl) -> Acl: ...
-
-    def read(self, request: Any, what: str) -> Any: ...
-
-    def pause(self, attempt: int) -> None: ...
-
-
 # -- brokers
 
 
-def describe_cluster(broker_client: RequestReader) -> ClusterDescription:
+def describe_cluster(broker_client: BrokerClient | AddressConnection) -> ClusterDescription:
     """Return registered brokers by id.
 
     Brokers before 4.0 do not report fenced ones (KIP-1073), which are then absent.
@@ -94,7 +79,7 @@ def describe_cluster(broker_client: RequestReader) -> ClusterDescription:
 
 
 def live_or_named_brokers(
-    broker_client: RequestReader, broker_ids: Sequence[int] | None
+    broker_client: BrokerClient, broker_ids: Sequence[int] | None
 ) -> list[int]:
     """Return `broker_ids`, or all live brokers where it is None; by id."""
     if broker_ids is None:
@@ -121,15 +106,22 @@ def responses_by_broker(
 # -- topics
 
 
+def describe_all_topics(
+    broker_client: BrokerClient | AddressConnection,
+) -> tuple[TopicDescription, ...]:
+    """Return every topic, by name."""
+    return _sorted_topics(_request_topics(broker_client, None))
+
+
 def describe_topics(
-    broker_client: RequestReader, names: Sequence[str] | None
+    broker_client: BrokerClient, names: Sequence[str] | None
 ) -> tuple[TopicDescription, ...]:
     """Return topics by name.
 
     A name that the broker does not know yet is requested once more, then left out.
     """
     if names is None:
-        return _sorted_topics(_request_topics(broker_client, None))
+        return describe_all_topics(broker_client)
     wanted = sorted(set(names))
     found = {}
     if wanted:
@@ -141,7 +133,9 @@ def describe_topics(
     return _sorted_topics(list(found.values()))
 
 
-def _request_topics(broker_client: RequestReader, names: Sequence[str] | None) -> list[Any]:
+def _request_topics(
+    broker_client: BrokerClient | AddressConnection, names: Sequence[str] | None
+) -> list[Any]:
     topic_type = MetadataRequest.MetadataRequestTopic
     topics = None if names is None else [topic_type(name=name) for name in names]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
@@ -151,7 +145,7 @@ def _request_topics(broker_client: RequestReader, names: Sequence[str] | None) -
             continue
         if topic.error_code != _LEADER_NOT_AVAILABLE:
             what = f"topic {topic.name}"
-            raise_for(topic.error_code, None, what, DESCRIBE_TOPICS, broker_client)
+            raise_for(topic.error_code, None, what, DESCRIBE_TOPICS, broker_client.settings)
         known_topics.append(topic)
     return known_topics
 
@@ -185,7 +179,7 @@ def list_reassignments(broker_client: BrokerClient) -> dict[TopicPartition, Reas
     request = ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=None)
     response = broker_client.read(request, what, broker_client.forwarding_broker_id())
     message = response.error_message
-    raise_for(response.error_code, message, what, DESCRIBE_CLUSTER, broker_client)
+    raise_for(response.error_code, message, what, DESCRIBE_CLUSTER, broker_client.settings)
     return {
         TopicPartition(topic.name, p.partition_index): Reassignment(
             tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
@@ -212,7 +206,7 @@ def describe_log_dirs(
     for broker_id, response in responses_by_broker(asked_ids, responses, "the log dirs").items():
         error_code = getattr(response, "error_code", 0) or 0
         what = f"the log dirs of broker {broker_id}"
-        raise_for(error_code, None, what, DESCRIBE_CLUSTER, broker_client)
+        raise_for(error_code, None, what, DESCRIBE_CLUSTER, broker_client.settings)
         log_dirs += [_log_dir(broker_id, result) for result in response.results]
     return tuple(sorted(log_dirs, key=lambda log_dir: (log_dir.broker_id, log_dir.path)))
 
@@ -303,7 +297,7 @@ def _quorum_response(broker_client: BrokerClient) -> Any:
         return None
     for part in (response, response.topics[0].partitions[0] if response.topics else response):
         message = getattr(part, "error_message", None)
-        raise_for(part.error_code, message, _QUORUM, DESCRIBE_CLUSTER, broker_client)
+        raise_for(part.error_code, message, _QUORUM, DESCRIBE_CLUSTER, broker_client.settings)
     return response
 
 
@@ -407,7 +401,7 @@ def _eligible_leaders_of(
             if topic.error_code == UNKNOWN_TOPIC:
                 continue
             where = f"{what} of topic {topic.name}"
-            raise_for(topic.error_code, None, where, DESCRIBE_TOPICS, broker_client)
+            raise_for(topic.error_code, None, where, DESCRIBE_TOPICS, broker_client.settings)
             for partition in topic.partitions:
                 # Kafka goes on to list replicas that a reassignment has removed.
                 listed = partition.eligible_leader_replicas or ()
@@ -548,8 +542,8 @@ class Offsets:
                 if row.error_code in _MOVED:
                     found.missed.add(key)
                 elif row.error_code:
-                    sender = self._broker_client
-                    reason = describe_error_code(row.error_code, None, DESCRIBE_TOPICS, sender)
+                    settings = self._broker_client.settings
+                    reason = describe_error_code(row.error_code, None, DESCRIBE_TOPICS, settings)
                     raise ClusterError(f"the offsets of {key}: {reason}")
                 else:
                     offsets[key] = row.offset
@@ -700,7 +694,7 @@ def _groups_in(response: Any, broker_client: BrokerClient) -> Iterator[ConsumerG
             continue
         what = f"the consumer group {group.group_id}"
         message = getattr(group, "error_message", None)
-        raise_for(group.error_code, message, what, DESCRIBE_GROUPS, broker_client)
+        raise_for(group.error_code, message, what, DESCRIBE_GROUPS, broker_client.settings)
         topics_by_member = [_topics_of(member) for member in group.members]
         idle_count = sum(not topics for topics in topics_by_member)
         yield ConsumerGroup(
