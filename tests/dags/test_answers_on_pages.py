@@ -23,6 +23,7 @@ from counterpoise.model.run import Run, RunState
 from counterpoise.orchestration import handover
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import ALICE, BOB
+from tests.support.ledger_view import LedgerView
 from tests.support.questions import answered_by
 from tests.support.web import browser, token_on
 
@@ -178,7 +179,7 @@ def test_undo_on_the_page_starts_the_dag_run_that_takes_everything_back(
         session.delete(queued)
         session.get_one(DagModel, "kafka_rebalance").is_paused = True
     assert conf == {"cluster": "demo", "undo_of": moved.run_id, "reason": "too early"}
-    noted = installation.ledger.journal(moved.run_id).events()[-1]
+    noted = LedgerView.of(installation.ledger).events(moved.run_id)[-1]
     assert noted.kind == "undo plan asked" and "by bob" in noted.text
 
     assert rebalance(approve, conf) == "success"

@@ -37,8 +37,8 @@ from counterpoise.services import approvals, execution, plans, requests
 from tests.simulation.test_roles import PEOPLE, POLICY, rows
 from tests.support import hostile
 from tests.support.decisions import ALICE, CAROL, grant, reject
+from tests.support.ledger_view import add_event, change_state
 from tests.support.planned_runs import planned_run
-from tests.support.runs import change_state
 
 CLUSTERS = """\
 clusters:
@@ -125,7 +125,7 @@ def planned(
     )
     assert run is not None
     if is_validated:
-        installation.ledger.journal(run["run_id"]).event("validated", run["fingerprint"])
+        add_event(installation.ledger, run["run_id"], "validated", run["fingerprint"])
     return run
 
 

@@ -25,9 +25,9 @@ from counterpoise.services import notifications, plans
 from tests.dags.test_approval import CLUSTERS
 from tests.support import hostile
 from tests.support.decisions import grant
+from tests.support.ledger_view import LedgerView, add_event, change_state
 from tests.support.message_servers import MailServer, Webhook
 from tests.support.planned_runs import planned_run
-from tests.support.runs import change_state
 
 ROOT = Path(__file__).parents[2]
 SECRET = "T0-B0-verysecret"
@@ -117,7 +117,7 @@ def test_a_connection_that_cannot_be_used_fails_nothing_and_is_named(
 
 
 def recorded(installation: Installation, run_id: str) -> str:
-    events = installation.ledger.journal(run_id).events()
+    events = LedgerView.of(installation.ledger).events(run_id)
     return "\n".join(event.text for event in events if event.kind == "not notified")
 
 
@@ -356,7 +356,7 @@ def test_a_requester_is_not_among_those_who_may_answer(
 
 
 def say_yes(installation: Installation, run: Run, name: str) -> None:
-    installation.ledger.journal(run.run_id).event("validated", run.fingerprint)
+    add_event(installation.ledger, run.run_id, "validated", run.fingerprint)
     grant(installation, run, by=Person.airflow(name), reason="x", rate="5MB/s")
 
 

@@ -17,7 +17,7 @@ from counterpoise.services import execution, plans, requests
 from tests.dags.test_approval import planned
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant
-from tests.support.runs import blame_trouble
+from tests.support.ledger_view import blame_trouble
 
 ROOT = Path(__file__).parents[2]
 ALICE = Person.airflow("alice")

@@ -37,6 +37,7 @@ from counterpoise.services import approvals, execution, plans, requests, verific
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.decisions import grant
+from tests.support.ledger_view import LedgerView
 from tests.support.questions import answered_by
 
 ROOT = Path(__file__).parents[2]
@@ -258,7 +259,7 @@ def test_after_an_unusable_answer_the_question_is_asked_again(
     assert (state, tasks["approve"]) == ("success", "skipped")
     (run,) = installation.ledger.runs()
     assert run.state is RunState.REJECTED
-    kinds = [event.kind for event in installation.ledger.journal(run.run_id).events()]
+    kinds = LedgerView.of(installation.ledger).event_kinds(run.run_id)
     # The run's new state and the decision are an event each.
     assert kinds == ["proposed", "validated", "asked", "answer refused", "rejected", "rejected"]
     assert not {"alter_configs", "alter_reassignments"} & {call.name for call in kafka.calls}
@@ -362,7 +363,8 @@ def test_a_plan_that_the_operator_may_not_carry_out_is_refused_before_anybody_is
     (run,) = installation.ledger.runs()
     assert run.state is RunState.REJECTED, "nobody can answer any more"
     assert run.reason == "nobody could answer: its plan must not run"
-    events = {event.kind: event.text for event in installation.ledger.journal(run.run_id).events()}
+    recorded = LedgerView.of(installation.ledger).events(run.run_id)
+    events = {event.kind: event.text for event in recorded}
     assert "the operator connection may not" in events["must not run"]
     assert not {"alter_configs", "alter_reassignments"} & {call.name for call in kafka.calls}
 

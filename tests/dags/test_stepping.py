@@ -23,8 +23,8 @@ from counterpoise.orchestration.waiting import WaitTrigger
 from counterpoise.services import execution, plans
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant
+from tests.support.ledger_view import change_state
 from tests.support.planned_runs import planned_run
-from tests.support.runs import change_state
 
 FIRED = "2026-11-23T12:00:00+00:00"  # with what a trigger resumes a task
 

@@ -11,7 +11,6 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 
 from counterpoise.installation import Installation
-from counterpoise.ledger.schema import pulses
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     LEADER_REPLICAS,
@@ -19,12 +18,13 @@ from counterpoise.model.kafka import (
     ConfigResourceType,
 )
 from counterpoise.model.request import Goal, RebalanceRequest
-from counterpoise.model.run import ENDED_STATES, TouchedKey
+from counterpoise.model.run import ENDED_STATES
 from counterpoise.orchestration.installation import log_entries
 from counterpoise.services import execution, plans
 from counterpoise.services.watch import watch_throttles
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import CAROL, grant
+from tests.support.ledger_view import LedgerView, own_key, was_observed_last_at
 from tests.support.planned_runs import planned_run
 
 ROOT = Path(__file__).parents[2]
@@ -75,9 +75,7 @@ def ended(installation: Installation, kafka: SimulatedCluster) -> plans.PlannedR
 def leave_a_pending_restore(
     installation: Installation, kafka: SimulatedCluster, run: plans.PlannedRun
 ) -> None:
-    key = TouchedKey(BROKER, FOLLOWER_RATE, "", before_value=None, written_value="20000000")
-    with installation.ledger.journal(run["run_id"]).step() as step:
-        step.touching([key])
+    own_key(installation.ledger, run["run_id"], (BROKER, FOLLOWER_RATE), "20000000")
     kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "20000000"}
 
 
@@ -87,9 +85,8 @@ def orphan(installation: Installation, kafka: SimulatedCluster) -> plans.Planned
     run = opened(installation, RebalanceRequest(Goal.ADD_BROKERS, (4,)))
     while not kafka.list_reassignments():
         execution.execute_step(installation, run["run_id"], run["fingerprint"], silent)
-    with installation.ledger._transactions.writing() as connection:
-        hour_ago = installation.clock() - timedelta(hours=1)
-        connection.execute(pulses.update().values(at=hour_ago))
+    hour_ago = installation.clock() - timedelta(hours=1)
+    was_observed_last_at(installation.ledger, run["run_id"], hour_ago)
     return run
 
 
@@ -105,7 +102,7 @@ def test_an_orphaned_run_is_settled_and_a_pending_key_is_restored(
     assert installation.ledger.run(orphaned["run_id"]).state in ENDED_STATES
     assert not kafka.list_reassignments()
     assert not any(kafka.configs.dynamic.values())
-    assert all(key.restored_at for key in installation.ledger.journal(ended["run_id"]).touched())
+    assert not LedgerView.of(installation.ledger).pending_keys(ended["run_id"])
 
 
 def test_a_foreign_throttle_is_reported_and_never_touched(

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from counterpoise.ledger.schema import metadata
 from counterpoise.model.run import STEP_LOCK_SECONDS
+from tests.support.ledger_view import TABLES
 
 if TYPE_CHECKING:
     from tests.exploration.freezing import Frozen, Meanwhile
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TIME: Final = "time"
 _DATABASE_CLOCK: Final = "strftime"
 _WRITES: Final = re.compile(r"\s*(?:INSERT(?: OR \w+)? INTO|UPDATE|DELETE FROM) \"?(\w+)")
-_TABLES: Final = re.compile(rf"\b({'|'.join(metadata.tables)})\b")
+_TABLES: Final = re.compile(rf"\b({'|'.join(TABLES)})\b")
 # Which part of the cluster an answer depends on; of what is not named here: on all but the configs.
 _READ_BY_CALL: Final = {
     "describe_configs": {"configs", "brokers", "topic ids"},

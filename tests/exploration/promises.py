@@ -4,7 +4,7 @@
     history.before_call(stage, actor, name, args)     # may it make this call?
     history.check(stage)                              # does everything hold now?
 
-Knows the plans, the cluster, Kafka's throttles (KIP-73) and the ledger's tables; nothing of how a
+Knows the plans, the cluster, Kafka's throttles (KIP-73) and what the ledger holds; nothing of how a
 run decides. What is broken is collected in `complaints`.
 
 A call that arrives late (its process was frozen before it, or the network held it back) cannot be
@@ -117,8 +117,7 @@ class History:
         partition = stage.cluster.partitions[tp]
         if not partition.reassign(target, stage.cluster.brokers.keys()):
             self._note_foreign(stage, tp)
-            where = "topic = ? AND partition = ? AND done_at IS NOT NULL"
-            if stage.rows(f"SELECT 1 FROM moves WHERE {where}", tp.topic, tp.partition):
+            if tp in stage.ledger_view.arrived():
                 self.taken_back.add(tp)
             self.foreign_moves[tp] = target
         stage.cluster_changed()
@@ -257,10 +256,10 @@ class History:
                 self.complaints.append(
                     f"promise 4: {named(key)} was {self.before.get(key)} and is {now.get(key)}"
                 )
-        unrestored = stage.rows(
-            "SELECT resource_name, key FROM touched_keys WHERE restored_at IS NULL"
-        )
-        self.complaints += [f"promise 4: {row} is not restored at the end" for row in unrestored]
+        self.complaints += [
+            f"promise 4: {named(pending.resource_key)} is not restored at the end"
+            for pending in stage.ledger_view.pending_keys()
+        ]
 
     def _note_arrivals(self, stage: "Stage") -> None:
         for tp, p in stage.cluster.partitions.items():
@@ -269,7 +268,7 @@ class History:
                 self.late_moves.discard(tp)
 
     def _states(self, stage: "Stage", actor: "Actor | None", working: set[str]) -> Iterator[str]:
-        for run_id, state in stage.rows("SELECT run_id, state FROM runs ORDER BY 1"):
+        for run_id, state in sorted(stage.ledger_view.states().items()):
             was = self.states.get(run_id)
             self.states[run_id] = state
             if state == was:
@@ -333,36 +332,29 @@ class History:
             if states and states <= {*_ENDED, None} and tp not in self.late_moves:
                 yield f"promise 3: {tp} is in flight although its run is {states}"
         on_record = {
-            (str(kind), name, key)
-            for kind, name, key in stage.rows(
-                "SELECT resource_type, resource_name, key FROM touched_keys "
-                "WHERE restored_at IS NULL OR unanswered_call IS NOT NULL"
-            )
+            owned.resource_key
+            for owned in stage.ledger_view.owned_keys()
+            if owned.is_unanswered or not owned.is_restored
         }
         for key, value in settings_of(stage.cluster).items():
-            resource, name = key
-            is_known = (str(resource.type), resource.name, name) in on_record
             is_excused = key in self.late_keys or key in self.foreign_keys
-            if value != self.before.get(key) and not is_known and not is_excused:
+            if value != self.before.get(key) and key not in on_record and not is_excused:
                 yield f"promise 4: {named(key)} is {value}, and the ledger has nothing to restore"
 
     def _ledger(self, stage: "Stage") -> Iterator[str]:
-        for kind, name, key, before in stage.rows(
-            "SELECT resource_type, resource_name, key, before_value FROM touched_keys"
-        ):
-            resource = ConfigResource(ConfigResourceType(kind), name), key
-            known = {self.before.get(resource), *self.foreign_keys.get(resource, ())}
-            if resource in self.foreign_keys:
+        for owned in stage.ledger_view.owned_keys():
+            key = owned.resource_key
+            known = {self.before.get(key), *self.foreign_keys.get(key, ())}
+            if key in self.foreign_keys:
                 known |= {None, ""}
-            if before not in known and not (key in LIST_KEYS and resource in self.foreign_keys):
-                yield f"promise 4: {named(resource)} was never {before!r} before"
-        for topic, partition, run_id in stage.rows(
-            "SELECT topic, partition, run_id FROM moves WHERE done_at IS NOT NULL"
-        ):
-            tp = TopicPartition(topic, partition)
-            after = next(
-                m.replicas_after for m in self.plans[run_id].moves if m.topic_partition == tp
-            )
+            is_list_of_others = owned.key in LIST_KEYS and key in self.foreign_keys
+            if owned.before not in known and not is_list_of_others:
+                yield f"promise 4: {named(key)} was never {owned.before!r} before"
+        for submitted in stage.ledger_view.submitted():
+            if not submitted.has_arrived:
+                continue
+            tp, plan = submitted.partition, self.plans[submitted.run_id]
+            after = next(m.replicas_after for m in plan.moves if m.topic_partition == tp)
             if (tp, after) not in self.arrived:
                 yield f"promise 5: {tp} is on record as done, and has not arrived"
 
@@ -377,17 +369,12 @@ class History:
         ]
 
     def _written(self, stage: "Stage", key: Key) -> set[str]:
-        resource, name = key
-        rows = stage.rows(
-            "SELECT ours FROM touched_keys WHERE resource_type=? AND resource_name=? AND key=?",
-            *(str(resource.type), resource.name, name),
-        )
-        return {entry for (ours,) in rows for entry in entries_of(ours)}
+        written = [o.written for o in stage.ledger_view.owned_keys() if o.resource_key == key]
+        return {entry for entries in written for entry in entries}
 
     @staticmethod
     def _state(stage: "Stage", run_id: str) -> str:
-        rows = stage.rows("SELECT state FROM runs WHERE run_id = ?", run_id)
-        return rows[0][0] if rows else ""
+        return stage.ledger_view.state(run_id)
 
 
 def _is_kept_for_later(stage: "Stage", resource: ConfigResource) -> bool:

@@ -34,7 +34,6 @@ import sqlalchemy as sa
 from counterpoise.archive import Archive
 from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger
-from counterpoise.ledger.schema import metadata
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.storage import Store
@@ -42,11 +41,9 @@ from tests.exploration.independence import TIME, Footprint
 from tests.exploration.points import ExploredAdmin, ExploredTransactions, Monotonic, point
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.installations import installation_over
-from tests.support.runs import START, set_database_clock
+from tests.support.ledger_view import TABLES_OF_DECISIONS, LedgerView, set_database_clock
+from tests.support.runs import START
 
-# Rows that are only added, and that no decision of a run reads.
-_NOT_IN_KEY: Final = {"events", "alembic_version", "questions"}
-_TABLES: Final = [t.name for t in metadata.sorted_tables if t.name not in _NOT_IN_KEY]
 _MOMENT: Final = re.compile(r"2026-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00)?|\b1769\d{6}\b")
 _TOKEN: Final = "eeee"
 _A_TOKEN: Final = re.compile(r"eeee[0-9a-f]{28}")
@@ -70,6 +67,7 @@ class Stage:
         self.folder = folder
         self._engine, self.database = _empty_ledger(folder, lambda: self.seconds)
         sa.event.listen(self._engine, "after_cursor_execute", self._note_statement)
+        self.ledger_view = LedgerView.of_database(self.database)
         self.connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         self._made = installation_over(
             folder,
@@ -157,7 +155,7 @@ class Stage:
         them are the same.
         """
         if self._text is None:
-            rows = [sorted(self.rows(f"SELECT * FROM {table}"), key=repr) for table in _TABLES]
+            rows = [sorted(self._rows_of(table), key=repr) for table in TABLES_OF_DECISIONS]
             self._text = self.without_time_of_day(repr(rows))
         text = self._text
         if _TOKEN in text:
@@ -189,9 +187,8 @@ class Stage:
     def _note_statement(self, _connection: Any, cursor: Any, statement: str, *_: object) -> None:
         self.touched.note_statement(statement, cursor.rowcount)
 
-    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Rows of the ledger as they are now, outside of any process."""
-        return self.database.execute(query, values).fetchall()
+    def _rows_of(self, table: str) -> list[tuple[Any, ...]]:
+        return self.database.execute(f"SELECT * FROM {table}").fetchall()
 
     def without_time_of_day(self, text: str, until: float | None = None) -> str:
         """Write each moment as the seconds from it until now."""

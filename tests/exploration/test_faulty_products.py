@@ -3,6 +3,7 @@ bounds of `make test`.
 """
 
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,6 @@ from counterpoise.execution.observation import MoveState, Observation
 from counterpoise.execution.throttling.restore import keys_touched_by
 from counterpoise.installation import Installation
 from counterpoise.ledger import run_states
-from counterpoise.ledger.run_states import set_state
-from counterpoise.ledger.step import Step
 from counterpoise.model.kafka import Reassignment
 from counterpoise.model.plan import Move
 from counterpoise.model.run import (
@@ -34,6 +33,7 @@ from tests.exploration.scenarios import (
     EXECUTOR_AND_CANCEL,
     RESUME_BESIDE_PENDING_RESTORES,
 )
+from tests.support.ledger_view import change_state_without_the_lock, without_the_lock
 
 NOTHING = Budget()
 A_FAULT = Budget(faults=1)
@@ -88,8 +88,7 @@ def test_finds_an_opening_without_the_lock_that_revives_a_cancelled_run(
             return
         self._observe(None)
         run_id = self._options.run_id
-        with self._ledger._transactions.for_run(run_id) as connection:
-            set_state(connection, run_id, RunState.RUNNING, "", self._clock())
+        change_state_without_the_lock(self._ledger, run_id, RunState.RUNNING, self._clock())
 
     monkeypatch.setattr(Driver, "open", open_without_the_lock)
 
@@ -102,14 +101,12 @@ def test_finds_earlier_values_that_are_written_before_the_lock_is_checked(
     throttle = CommandExecutor._throttle
 
     def touch_first(
-        self: CommandExecutor, command: Throttle, seen: Observation, rate: int, step: Step
+        self: CommandExecutor, command: Throttle, seen: Observation, rate: int, step: Any
     ) -> float:
-        lock = step.lock
-        with lock.transactions.for_cluster(lock.cluster) as lock.connection:
+        with without_the_lock(step):
             step.touching(
                 keys_touched_by(command.changes, seen.configs, seen.topic_ids, (), (), {})
             )
-        lock.connection = None
         return throttle(self, command, seen, rate, step)
 
     monkeypatch.setattr(CommandExecutor, "_throttle", touch_first)

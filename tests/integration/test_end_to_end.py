@@ -33,6 +33,7 @@ from tests.support.kafka_facts import (
     throttle_lines,
     times_added,
 )
+from tests.support.ledger_view import LedgerView
 from tests.support.marked_secrets import (
     MARK,
     MarkedKafka,
@@ -144,12 +145,12 @@ def check_ledger(demo: Demo, plan: RebalancePlan) -> None:
         "alice",
         plan.fingerprint,
     )
-    touched = demo.installation.ledger.journal(run.run_id).touched()
-    assert touched
-    assert {(key.before_value, key.after_value, key.outcome) for key in touched} == {
+    keys = LedgerView.of(demo.installation.ledger).owned_keys(run.run_id)
+    assert keys
+    assert {(owned.before, owned.shown_after, owned.outcome) for owned in keys} == {
         (None, None, "as before")
     }
-    assert all(key.during_value for key in touched)
+    assert all(owned.shown_during for owned in keys)
 
 
 def check_dag_runs(demo: Demo) -> None:

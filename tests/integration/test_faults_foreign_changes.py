@@ -140,9 +140,9 @@ def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(
     assert ground.is_as_planned(run)
     assert throttles(configs(kafka)) == [f"broker 1: {LEADER_RATE}=19000"]
     outcomes = {
-        key.outcome
-        for key in ground.ledger.journal(run["run_id"]).touched()
-        if key.resource == broker_resource(1)
+        owned.outcome
+        for owned in ground.view.owned_keys(run["run_id"])
+        if owned.resource == broker_resource(1)
     }
     assert "changed by somebody else; left as it is" in outcomes
     somebody_sets(ground, [(broker_resource(1), LEADER_RATE, None)])

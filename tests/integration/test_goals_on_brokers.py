@@ -40,6 +40,7 @@ from tests.support.kafka_facts import (
     placement,
     replicas_per_broker,
 )
+from tests.support.ledger_view import LedgerView
 from tests.support.planned_runs import planned_run
 
 MB = 1_000_000
@@ -251,7 +252,7 @@ def test_a_replication_factor_is_raised_by_one_and_lowered_by_two_people(
     approve(installation, run, by="bob")
     lowered = carry_out(kafka, installation, run)
     assert lowered.copied_replicas == 0
-    assert installation.ledger.journal(run["run_id"]).touched() == ()
+    assert LedgerView.of(installation.ledger).owned_keys(run["run_id"]) == ()
     assert {
         len(replicas)
         for name, (replicas, _) in placement(kafka).items()

@@ -24,6 +24,7 @@ from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topi
 from dev.local_kafka.load import MB
 from dev.local_processes import run
 from tests.support.kafka_facts import ON_A_SHARED_DISK
+from tests.support.ledger_view import LedgerView
 
 pytestmark = pytest.mark.timeout(1800)
 ROOT = Path(__file__).parents[2]
@@ -128,5 +129,5 @@ def test_ids_are_numbers_and_people_are_their_names(place: Place) -> None:
     assert run_of_plan.state is RunState.DONE
     assert run_of_plan.requester.shown == "bob"
     assert (approval.decision, approval.by) == (Decision.GRANTED, "airflow:alice")
-    events = place.installation.ledger.journal(run_of_plan.run_id).events()
+    events = LedgerView.of(place.installation.ledger).events(run_of_plan.run_id)
     assert any("granted by alice: broker 1" in event.text for event in events)

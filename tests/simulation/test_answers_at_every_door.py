@@ -20,7 +20,7 @@ from counterpoise.services.viewers import Viewer
 from counterpoise.web.forms import form_token
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine
-from tests.support.runs import change_state
+from tests.support.ledger_view import LedgerView, add_event, change_state
 from tests.support.web import browser
 
 YES = {"decision": "approve", "rate": "1MB/s", "reason": "broker 3 is new"}
@@ -53,11 +53,11 @@ class Proposed:
 
     def note(self, kind: str, text: str = "") -> None:
         with open_installation(environment=self.shell.environment) as installation:
-            installation.ledger.journal(self.run_id).event(kind, text or self.fingerprint)
+            add_event(installation.ledger, self.run_id, kind, text or self.fingerprint)
 
     def kinds(self) -> list[str]:
         with open_installation(environment=self.shell.environment) as installation:
-            return [event.kind for event in installation.ledger.journal(self.run_id).events()]
+            return LedgerView.of(installation.ledger).event_kinds(self.run_id)
 
 
 def by_page(plan: Proposed, user: str, **answer: str) -> tuple[str, str]:
@@ -415,7 +415,7 @@ def test_a_plan_may_be_proposed_without_trying_the_permissions(
     assert shell.type("propose", planned, "--no-preflight").code == 0
     plan = waiting(shell, planned)
     with open_installation(environment=shell.environment) as installation:
-        events = installation.ledger.journal(plan.run_id).events()
+        events = LedgerView.of(installation.ledger).events(plan.run_id)
     (text,) = [event.text for event in events if event.kind == "validated"]
     assert text.startswith(plan.fingerprint) and "were not tried (--no-preflight)" in text
     with browser(shell.environment, "alice") as alice:

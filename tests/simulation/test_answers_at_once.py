@@ -20,7 +20,7 @@ from tests.simulation import test_approval_by_rule as by_rule
 from tests.simulation.test_approval_by_rule import ALICE, approve_by
 from tests.support.decisions import BOB
 from tests.support.installations import installation_over
-from tests.support.runs import change_state
+from tests.support.ledger_view import change_state
 
 kafka, under, ruled, run = by_rule.kafka, by_rule.under, by_rule.ruled, by_rule.run
 

@@ -26,9 +26,9 @@ from counterpoise.services.plans import PlannedRun
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine
 from tests.support.installations import installation_over, set_clock
+from tests.support.ledger_view import add_event, change_state
 from tests.support.pictures import simulated
 from tests.support.planned_runs import planned_run
-from tests.support.runs import change_state
 from tests.support.web import browser
 
 POLICY = """
@@ -83,7 +83,7 @@ def planned(installation: Installation) -> PlannedRun:
         plans.Origin(CAROL, *DAG_RUN),
     )
     assert run is not None
-    installation.ledger.journal(run["run_id"]).event("validated", run["fingerprint"])
+    add_event(installation.ledger, run["run_id"], "validated", run["fingerprint"])
     return run
 
 
@@ -230,7 +230,7 @@ def test_what_was_not_validated_or_is_frozen_or_was_rejected_is_for_people(
         approvals.is_for_a_rule(ruled, again["run_id"])
     with pytest.raises(RefusedError, match="was not validated"):
         approvals.approve_by_rule(ruled, again["run_id"], run["fingerprint"])
-    ruled.ledger.journal(again["run_id"]).event("validated", run["fingerprint"])
+    add_event(ruled.ledger, again["run_id"], "validated", run["fingerprint"])
     check_people_decide(ruled, again, "bob has rejected this plan")
 
 

@@ -24,6 +24,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
+from tests.support.ledger_view import submit_was_answered
 from tests.support.plans import move
 from tests.support.runs import SKEWED, SimulatedRun, at_broker, of_topic, own_configs
 
@@ -83,9 +84,7 @@ def test_isr_loss_slows_the_run_level_by_level_and_without_it_the_run_goes_faste
         run.cluster.advance(driver.step() or 0)
         rates.append(rate_set(run))
     assert list(dict.fromkeys(rates)) == [1_000_000, 500_000]
-    throttle_back_off = [
-        event.text for event in run.ledger.journal(run.run_id).events() if event.kind == "brake"
-    ]
+    throttle_back_off = [event.text for event in run.events() if event.kind == "brake"]
     assert [text.split(",")[0] for text in throttle_back_off] == ["slower", "faster"]
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE
@@ -354,9 +353,8 @@ def test_a_partition_that_adds_and_removes_the_same_replica_is_cancelled_and_mov
     run.until_moving(driver)
     tp = next(iter(run.cluster.list_reassignments()))
     undone = next(m for m in run.plan.moves if m.topic_partition == tp)
-    with run.ledger.journal(run.run_id).step() as step:
-        step.submitting({tp: undone.replicas_before})  # an order of ours that came late
-        step.answered([tp])
+    # An order of ours that came late.
+    submit_was_answered(run.ledger, run.run_id, {tp: undone.replicas_before})
     run.cluster.alter_reassignments({tp: undone.replicas_before})
     seen = run.cluster.list_reassignments()[tp]
     assert set(seen.adding) & set(seen.removing), "Kafka would never end this"

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from counterpoise.execution import late_moves
 from counterpoise.model.plan import Move
 from counterpoise.model.run import RunState
+from tests.support.ledger_view import in_flight_as_ours
 from tests.support.plans import move
 from tests.support.runs import (
     FOUR_BROKERS,
@@ -46,9 +46,9 @@ def test_the_first_of_two_calls_that_comes_after_the_end_is_known_as_ours(tmp_pa
     assert run.cluster.list_reassignments()[TWO_STEPS.topic_partition].adding == (1,), (
         "our own call copies a replica back"
     )
-    journal = run.ledger.journal(run.run_id)
-    late = late_moves(run.plan, run.cluster.list_reassignments(), journal.submissions())
-    assert late == (TWO_STEPS,), "it copies without a throttle, and no watch looks after it"
+    moving = run.cluster.list_reassignments()
+    late = in_flight_as_ours(run.ledger, run.run_id, run.plan, moving)
+    assert late == {TWO_STEPS.topic_partition}, "no watch looks after it"
 
 
 def test_the_first_of_two_calls_that_comes_late_is_not_said_to_be_somebody_elses(

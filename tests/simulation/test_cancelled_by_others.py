@@ -10,6 +10,7 @@ from counterpoise.errors import HaltedError
 from counterpoise.model.control import Control
 from counterpoise.model.run import SHOWS_WITHIN, RunState
 from tests.simulation.test_whose_moves import FIRST, SECOND, a_run
+from tests.support.ledger_view import submit_was_answered, submit_was_not_answered
 from tests.support.runs import SimulatedRun, own_configs, times_submitted
 
 FIRST_PARTITION, SECOND_PARTITION = FIRST.topic_partition, SECOND.topic_partition
@@ -40,8 +41,7 @@ def seen_in_flight(run: SimulatedRun) -> set[Any]:
 
 
 def texts_of_cancels(run: SimulatedRun) -> list[str]:
-    events = run.ledger.journal(run.run_id).events()
-    return [event.text for event in events if event.kind == "move cancelled"]
+    return [event.text for event in run.events() if event.kind == "move cancelled"]
 
 
 def times_sent(run: SimulatedRun) -> int:
@@ -123,11 +123,9 @@ def test_a_cancel_of_an_earlier_execution_that_comes_late_is_nobody_elses(
     run: SimulatedRun,
 ) -> None:
     """Nobody answered it; a later call about the move was answered."""
-    with run.ledger.journal(run.run_id).step() as step:
-        step.submitting({FIRST_PARTITION: None})
-        step.unanswered([FIRST_PARTITION], 3)
-        step.submitting({FIRST_PARTITION: FIRST.replicas_after})
-        step.answered([FIRST_PARTITION])
+    again = {FIRST_PARTITION: FIRST.replicas_after}
+    submit_was_not_answered(run.ledger, run.run_id, {FIRST_PARTITION: None}, broker_id=3)
+    submit_was_answered(run.ledger, run.run_id, again)
     run.cluster.advance(run.driver().step() or 0)
     run.cluster.alter_reassignments({FIRST_PARTITION: None})
     until_in_flight(run)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from counterpoise.errors import StepExpiredError
-from counterpoise.ledger import Step
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -23,15 +22,9 @@ from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from tests.support.crashes import Countdown, Crash, CrashingProxy
+from tests.support.ledger_view import before_recording_keys, let_step_locks_run_out
 from tests.support.plans import move
-from tests.support.runs import (
-    FOUR_BROKERS,
-    SimulatedRun,
-    at_broker,
-    let_step_locks_run_out,
-    of_topic,
-    own_configs,
-)
+from tests.support.runs import FOUR_BROKERS, SimulatedRun, at_broker, of_topic, own_configs
 
 ORDERS = of_topic("orders")
 SIZE = 3_000_000
@@ -179,11 +172,11 @@ def stopped_at(
 ) -> None:
     """A step ends after it has seen the gap, before it closes it."""
 
-    def stop(*_: object, **__: object) -> None:
+    def stop() -> None:
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(Step, "touching", stop)
+        before_recording_keys(patch, stop)
         with suppress(error):
             run.driver().step()
     let_step_locks_run_out(run.ledger)

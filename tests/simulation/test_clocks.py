@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runs import SimulatedRun, let_step_locks_run_out, set_database_clock
+from tests.support.ledger_view import held_step, let_step_locks_run_out, set_database_clock
+from tests.support.runs import SimulatedRun
 
 
 @pytest.mark.parametrize("seconds_back", [60, 3600])
@@ -15,7 +16,7 @@ def test_the_lock_of_a_killed_process_ends_although_the_database_is_set_back(
     run.driver().open()
     let_step_locks_run_out(run.ledger)
     set_database_clock(run.ledger._engine, lambda: now[0])
-    with run.ledger.journal(run.run_id).step():
+    with held_step(run.ledger, run.run_id):
         now[0] -= seconds_back
         now[0] += 10
         assert run.driver().step() is not None

@@ -8,7 +8,7 @@ import pytest
 
 from counterpoise.errors import HaltedError, NotApprovedError, RefusedError
 from counterpoise.installation import Installation
-from counterpoise.ledger import Ledger, database_clock
+from counterpoise.ledger import Ledger
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
 from counterpoise.services import execution, requests
@@ -20,6 +20,7 @@ from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - a fix
     run_of,
 )
 from tests.support.installations import installation_over
+from tests.support.ledger_view import let_all_databases_tell
 from tests.support.runs import clock_of
 
 HOURS = [-1.0, 1.0]
@@ -44,7 +45,7 @@ def machine(
     the database.
     """
     now = clock_of(kafka)
-    monkeypatch.setattr(database_clock, "database_time", lambda _: now().timestamp())
+    let_all_databases_tell(monkeypatch, now)
 
     def open_on(hours_ahead: float, clusters: str = CLUSTERS) -> Installation:
         opened = installation_over(

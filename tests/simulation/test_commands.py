@@ -1,9 +1,7 @@
 """The command line on a simulated cluster: whole stories, as a person types them."""
 
 import json
-import sqlite3
 from collections.abc import Iterable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,12 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigResource, ConfigResourceType
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, interrupted_while_moving
-from tests.support.runs import clock_of, let_step_locks_run_out, own_configs
+from tests.support.ledger_view import (
+    bring_the_ledger_back,
+    let_step_locks_run_out,
+    take_the_ledger_away,
+)
+from tests.support.runs import clock_of, own_configs
 
 YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
 
@@ -107,9 +110,8 @@ def test_a_ledger_that_is_away_for_a_while_is_waited_for(
         nonlocal looks
         looks += 1
         if looks in (5, 9):  # away for four looks
-            away = ("runs", "away") if looks == 5 else ("away", "runs")
-            with closing(sqlite3.connect(shell.folder / "ledger.db")) as database:
-                database.execute("ALTER TABLE {} RENAME TO {}".format(*away))
+            change = take_the_ledger_away if looks == 5 else bring_the_ledger_back
+            change(shell.folder / "ledger.db")
         kafka.advance(seconds)
 
     monkeypatch.setattr(repeating, "sleep", advance_without_ledger)

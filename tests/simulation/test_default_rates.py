@@ -21,6 +21,7 @@ from counterpoise.model.run import RunState
 from counterpoise.planning import make_plan
 from counterpoise.snapshot import take_snapshot
 from counterpoise.views.plan import PlanView
+from tests.support.ledger_view import change_was_not_answered
 from tests.support.pictures import simulated
 from tests.support.runs import FOUR_BROKERS, SKEWED, START, SimulatedRun, at_broker, own_configs
 
@@ -55,7 +56,7 @@ def test_a_run_sets_its_rate_or_the_default_where_that_is_lower(
     assert run.go() is RunState.DONE
     assert rates_set(run) == set(), "they were not set before: deleted, so that the default holds"
     assert run.cluster.configs.broker_defaults == {FOLLOWER_RATE: default}
-    outcomes = {touched.outcome for touched in run.ledger.journal(run.run_id).touched()}
+    outcomes = {owned.outcome for owned in run.owned_keys()}
     assert outcomes == {"as before"}
 
 
@@ -68,7 +69,7 @@ def test_a_default_that_is_lowered_meanwhile_is_followed(tmp_path: Path) -> None
     run.cluster.advance(driver.step() or 0)
     assert rates_set(run) == {"300000"}
     assert run.run_progress().rate_bytes_per_second == 300_000
-    texts = [e.text for e in run.ledger.journal(run.run_id).events() if e.kind == "throttling"]
+    texts = [e.text for e in run.events() if e.kind == "throttling"]
     assert "the default of all brokers, which is kept" in texts[-1]
     del run.cluster.configs.broker_defaults[LEADER_RATE]
     run.cluster.advance(driver.step() or 0)
@@ -126,9 +127,8 @@ def test_a_rate_that_a_call_without_an_answer_may_still_set_is_the_runs(tmp_path
     driver = run.driver()
     run.until_moving(driver)
     request_rate(run, driver, HALF)
-    journal = run.ledger.journal(run.run_id)
-    with journal.step() as step:  # a process died in its call
-        step.sending([t for t in journal.touched() if t.resource == at_broker(4)])
+    at_four = [owned for owned in run.owned_keys() if owned.resource == at_broker(4)]
+    change_was_not_answered(run.ledger, run.run_id, at_four)
     request_rate(run, driver, WHOLE)
     set_by_somebody(run, HALF)  # or the call, that came late: nobody can know
     driver.step()

@@ -90,11 +90,7 @@ def test_what_others_had_set_before_is_there_again_afterwards(tmp_path: Path) ->
     before = own_configs(run.cluster)
     assert run.go() is RunState.DONE
     assert own_configs(run.cluster) == before
-    keys = {
-        touched.key
-        for touched in run.ledger.journal(run.run_id).touched()
-        if touched.resource == BROKER_1
-    }
+    keys = {owned.key for owned in run.owned_keys() if owned.resource == BROKER_1}
     assert LEADER_RATE not in keys
 
 
@@ -109,7 +105,7 @@ def test_a_rate_that_somebody_changed_meanwhile_is_left_alone_and_named(tmp_path
     run.repeat(driver.settle_step)
     assert run.run.state is RunState.DONE
     assert own_configs(run.cluster) == {BROKER_4: {FOLLOWER_RATE: "777777"}}
-    (changed,) = (t for t in run.ledger.journal(run.run_id).touched() if t.resource == BROKER_4)
+    (changed,) = (owned for owned in run.owned_keys() if owned.resource == BROKER_4)
     assert "somebody else" in changed.outcome
 
 
@@ -158,7 +154,7 @@ def test_an_unanswered_move_that_comes_late_is_waited_for_before_anything_is_res
     driver = run.driver()
     driver.open()
     run.cluster.fail_next("alter_reassignments", UnknownOutcomeError("no answer"))
-    while not any(event.kind == "no answer" for event in run.ledger.journal(run.run_id).events()):
+    while "no answer" not in run.event_kinds():
         run.cluster.advance(driver.step() or 0)
     assert driver.settle_step() is not None
     assert own_configs(run.cluster), "the throttle stays on while the move may still come"
@@ -281,9 +277,7 @@ def test_a_destination_that_dies_is_cancelled_put_back_in_order_and_its_restore_
     assert "1 config key of dead brokers to restore" in run.run.reason
     assert run.placement() == before
     assert own_configs(run.cluster) == {BROKER_4: {FOLLOWER_RATE: "1000000"}}
-    assert [
-        t.resource for t in run.ledger.journal(run.run_id).touched() if t.restored_at is None
-    ] == [BROKER_4]
+    assert [owned.resource for owned in run.view.pending_keys(run.run_id)] == [BROKER_4]
 
 
 def test_a_kept_replica_that_dies_midway_does_not_keep_the_run_open_for_ever(

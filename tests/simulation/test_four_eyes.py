@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from counterpoise.model.person import Person
 from counterpoise.services import plans
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, let_commands_reach
+from tests.support.ledger_view import forge_rate
 from tests.support.pictures import simulated
 from tests.support.runs import at_broker, own_configs
 
@@ -176,7 +176,7 @@ def test_a_rate_that_was_written_past_the_check_stays_within_the_policy(
     def wait(seconds: float) -> None:
         rate = own_configs(kafka).get(at_broker(3), {}).get(FOLLOWER_RATE)
         if rate and not rates:
-            forge_rate(shell, 900_000_000)
+            forge_rate(shell.folder / "ledger.db", 900_000_000)
         rates.extend([rate] if rate else [])
         kafka.advance(seconds)
 
@@ -185,17 +185,6 @@ def test_a_rate_that_was_written_past_the_check_stays_within_the_policy(
     assert typed.code == 0, typed.err
     assert rates[0] == "1000000"
     assert set(rates[1:]) == {"2000000"}
-
-
-def forge_rate(shell: CommandLine, rate_bytes_per_second: int) -> None:
-    with sqlite3.connect(shell.folder / "ledger.db") as database:
-        database.execute(
-            'INSERT INTO requests (cluster, run_id, control, "by", why, at, rate_bytes_per_second) '
-            "SELECT cluster, run_id, 'rate', 'alice', 'x', (SELECT max(at) FROM approvals), ? "
-            "FROM runs",
-            (rate_bytes_per_second,),
-        )
-    database.close()
 
 
 class Execution:

@@ -21,6 +21,7 @@ from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.crashes import MUTATING, ended_after_crashes
+from tests.support.ledger_view import submit_was_not_answered
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 from tests.support.runs import (
@@ -168,7 +169,7 @@ def test_lowering_copies_nothing_and_touches_no_config(tmp_path: Path) -> None:
     run = lowering(tmp_path)
     run.go()
     assert mutating_calls(run) == ["alter_reassignments", "elect_preferred_leaders"]
-    assert run.ledger.journal(run.run_id).touched() == ()
+    assert run.owned_keys() == ()
 
 
 def test_replicas_are_given_up_only_when_all_copies_have_arrived(tmp_path: Path) -> None:
@@ -236,8 +237,7 @@ def test_a_lowering_that_can_no_longer_end_is_cancelled_and_put_back_in_order(
     driver.open()
     run.cluster.kill_broker(2)
     late = {m.topic_partition: m.replicas_after for m in LOWERS[:1]}
-    with run.ledger.journal(run.run_id).step() as step:
-        step.submitting(late)  # without an answer: the call came late
+    submit_was_not_answered(run.ledger, run.run_id, late)  # the call came late
     run.cluster.alter_reassignments(late, may_change_replication_factor=True)
     with pytest.raises(HaltedError, match="dead: 2"):
         run.repeat(driver.step)

@@ -22,6 +22,7 @@ from tests.support import hostile
 from tests.support.audits import BROKER_CONFIGS, connectivity, quorum, snapshot_of
 from tests.support.command_line import CommandLine, Typed
 from tests.support.hostile import HOSTILE, MARK, NAME
+from tests.support.ledger_view import add_event
 from tests.support.pictures import ON_TWO_BROKERS, simulated
 
 
@@ -148,7 +149,7 @@ def test_the_question_to_the_approver_lets_nothing_through(shell: CommandLine) -
             patch.setenv(name, value)
         with installations.open_installation() as installation:
             (run,) = installation.ledger.runs()
-            installation.ledger.journal(run.run_id).event("validated", run.fingerprint)
+            add_event(installation.ledger, run.run_id, "validated", run.fingerprint)
             question = approvals.open_question(installation, run.run_id)
     assert question is not None
     body = "\n\n".join(question.plan.lines)

@@ -22,6 +22,7 @@ from tests.support.command_line import (
     let_commands_reach,
 )
 from tests.support.hand_analysis import analyse_by_hand, held_by
+from tests.support.ledger_view import LedgerView, note_late_call
 from tests.support.pictures import simulated
 from tests.support.planned_runs import planned_run
 
@@ -336,9 +337,9 @@ def test_a_late_call_of_the_removal_does_not_keep_a_released_broker_empty_again(
     assert shell.type(*RELEASE).code == 0
     with analysing(shell) as installation:
         (run,) = installation.ledger.runs(cluster="demo")
-        installation.ledger.journal(run.run_id).note_late_call("reassign")
+        note_late_call(installation.ledger, run.run_id, "reassign")
     assert shell.type("watch", "--cluster", "demo").code == 0
     with analysing(shell) as installation:
-        kinds = [e.kind for e in installation.ledger.journal(run.run_id).events()]
+        kinds = LedgerView.of(installation.ledger).event_kinds(run.run_id)
     assert kinds.count("done") == 2
     assert kept_empty(shell) == []

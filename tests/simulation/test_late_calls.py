@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import HaltedError
-from counterpoise.ledger import Step
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -24,13 +23,12 @@ from counterpoise.model.plan import SettingBefore
 from counterpoise.model.run import RunState
 from counterpoise.services.emergency_stop import stop_from_plan
 from tests.support.crashes import Crash
-from tests.support.runs import (
-    SimulatedRun,
-    at_broker,
+from tests.support.ledger_view import (
+    before_recording_no_answer,
+    before_recording_targets,
     let_step_locks_run_out,
-    of_topic,
-    own_configs,
 )
+from tests.support.runs import SimulatedRun, at_broker, of_topic, own_configs
 
 
 def halted_by_the_death_of(broker_id: int, run: SimulatedRun) -> None:
@@ -81,8 +79,7 @@ def test_a_broker_that_did_not_answer_is_on_record_also_when_the_answer_about_to
     with monkeypatch.context() as patch:
         patch.setattr(run.cluster, "alter_configs", freeze_and_alter)
         driver.step()
-    touched_keys = run.ledger.journal(run.run_id).touched()
-    unanswered = {touched.resource for touched in touched_keys if touched.has_unanswered_call}
+    unanswered = {owned.resource for owned in run.owned_keys() if owned.is_unanswered}
     assert unanswered == {at_broker(4), of_topic("orders")}
 
 
@@ -118,20 +115,18 @@ def test_a_move_whose_process_was_killed_in_a_call_to_a_broker_that_hangs_stays_
 ) -> None:
     """The broker keeps its session; which one was asked, nobody could record."""
     run = SimulatedRun.make(tmp_path)
-    submitting = Step.submitting
 
-    def then_hangs(step: Step, targets: Any) -> None:
+    def hang() -> None:
         run.cluster.freeze_broker(3)
         run.cluster.brokers[3].fenced_at = None
         run.cluster.addressed_broker = 3
-        submitting(step, targets)
 
-    def die(*_: object) -> None:
+    def die() -> None:
         raise Crash
 
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Step, "submitting", then_hangs)
-        patch.setattr(Step, "unanswered", die)
+        before_recording_targets(patch, hang)
+        before_recording_no_answer(patch, die)
         run.until_moving(run.driver())
     let_step_locks_run_out(run.ledger)
     run.cluster.addressed_broker = 1

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from counterpoise.errors import LedgerError, RunConflictError
 from counterpoise.model.run import RunState
 from tests.simulation.test_two_copies import cancel_and_settle, frozen_copy
+from tests.support.ledger_view import fail_the_next_transaction
 from tests.support.runs import SimulatedRun, own_configs
 
 A_QUIET_HOUR = 3_600.0
@@ -24,13 +24,9 @@ def step_that_loses_its_connection(
     its next transaction fails.
     """
 
-    def lost(_connection: sa.Connection) -> None:
-        sa.event.remove(run.ledger._engine, "begin", lost)
-        raise sa.exc.OperationalError("BEGIN", None, Exception("the connection is closed"))
-
     def stopped() -> None:
         meanwhile()
-        sa.event.listen(run.ledger._engine, "begin", lost, insert=True)
+        fail_the_next_transaction(run.ledger)
 
     return frozen_copy(run, name, stopped).step
 
@@ -52,18 +48,17 @@ def test_a_late_call_is_noted_although_the_connection_was_lost_meanwhile(
 ) -> None:
     """Else what it set stays: all that the run had sent was known to be over."""
     run = run_before_its_first(name, tmp_path)
-    journal = run.ledger.journal(run.run_id)
 
     def another_copy_ends_the_run() -> None:
         cancel_and_settle(run)
         for _ in range(2):  # watches
             run.cluster.advance(A_QUIET_HOUR)
             run.restore_pending()
-        assert journal.pending_restores() == ()
+        assert run.view.open_keys() == ()
 
     with pytest.raises(RunConflictError, match="taken over"):
         step_that_loses_its_connection(run, name, another_copy_ends_the_run)()
-    assert [late.call for late in journal.late_calls()] == [what]
+    assert run.view.late_calls(run.run_id) == [what]
     run.change_state(RunState.SETTLING, "a call was made late")
     assert run.end(run.driver()) is RunState.CANCELLED
     assert own_configs(run.cluster) == {}
@@ -77,6 +72,6 @@ def test_a_call_in_time_is_not_noted_where_the_connection_is_lost(
     run = run_before_its_first(name, tmp_path)
     with pytest.raises(LedgerError, match="did not answer: the connection is closed"):
         step_that_loses_its_connection(run, name, lambda: None)()
-    assert run.ledger.journal(run.run_id).late_calls() == ()
+    assert run.view.late_calls(run.run_id) == []
     assert run.go() is RunState.DONE
     assert own_configs(run.cluster) == {}

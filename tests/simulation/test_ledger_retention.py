@@ -7,26 +7,20 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from counterpoise.errors import HaltedError, StalePlanError
+from counterpoise.installation import open_installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.control import Control
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, let_commands_reach
+from tests.support.ledger_view import LedgerView, count_as_open, let_two_hours_pass
 from tests.support.pictures import simulated
 from tests.support.plans import move
-from tests.support.runs import (
-    FOUR_BROKERS,
-    SKEWED,
-    SimulatedRun,
-    let_two_hours_pass,
-    times_submitted,
-)
+from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun, times_submitted
 
-BULK = ("moves", "elections", "touched_keys")
 ONE_AT_A_TIME = MovementPolicy(max_moves_in_flight=1)
 LATER = "2100-01-01T00:00:00Z"
 
@@ -58,14 +52,8 @@ def shell(
 
 
 def row_counts(shell: CommandLine) -> dict[str, int]:
-    engine = sa.create_engine(shell.environment["COUNTERPOISE_LEDGER"])
-    with engine.connect() as connection:
-        counts = {
-            table: connection.scalar(sa.text(f"SELECT count(*) FROM {table}")) or 0
-            for table in BULK
-        }
-    engine.dispose()
-    return counts
+    with open_installation(environment=shell.environment) as opened:
+        return LedgerView.of(opened.ledger).counts()
 
 
 def status(shell: CommandLine) -> dict[str, object]:
@@ -77,7 +65,7 @@ def test_rows_of_a_run_go_with_its_last_event_and_its_status_stays(shell: Comman
     before = status(shell)
     assert all(row_counts(shell).values())
     assert shell.type("ledger", "prune", "--cluster", "demo", "--before", LATER).code == 0
-    assert row_counts(shell) == dict.fromkeys(BULK, 0)
+    assert not any(row_counts(shell).values())
     assert status(shell) == before
 
 
@@ -89,23 +77,10 @@ def test_rows_of_a_young_run_stay(shell: CommandLine) -> None:
 
 
 def test_what_a_late_call_may_still_change_stays(shell: CommandLine) -> None:
-    engine = sa.create_engine(shell.environment["COUNTERPOISE_LEDGER"])
-    with engine.begin() as connection:
-
-        def changed(statement: str) -> int:
-            count = connection.execute(sa.text(statement)).rowcount
-            assert count, statement
-            return count
-
-        undone = changed("UPDATE moves SET done_at = NULL WHERE partition = 0")
-        unanswered = changed(
-            "UPDATE moves SET asked_broker_id = 3 WHERE partition = 1 AND done_at IS NOT NULL"
-        )
-        unrestored = changed("UPDATE touched_keys SET restored_at = NULL WHERE resource_name = '4'")
-    engine.dispose()
+    with open_installation(environment=shell.environment) as opened:
+        still_open = count_as_open(opened.ledger)
     assert shell.type("ledger", "prune", "--cluster", "demo", "--before", LATER).code == 0
-    left = row_counts(shell)
-    assert (left["moves"], left["touched_keys"]) == (undone + unanswered, unrestored)
+    assert still_open.items() <= row_counts(shell).items()
 
 
 # -- a run that has halted, and is executed again

@@ -44,19 +44,13 @@ from counterpoise.model.run import ENDED_STATES, RunState
 from counterpoise.services.execution import restore_pending_of
 from counterpoise.services.plans import plan_of_assignment
 from counterpoise.snapshot import take_snapshot
-from counterpoise.undoing import check_not_moved_again, check_undoable, find_way_back
 from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.crashes import MUTATING, Countdown, Crash, CrashingLedger, CrashingProxy
 from tests.support.examples import seeds
+from tests.support.ledger_view import let_step_locks_run_out, way_back_of
 from tests.support.night_events import HARMLESS, OTHERS, STOPS
 from tests.support.nights import RATE, Night
-from tests.support.runs import (
-    SimulatedRun,
-    at_broker,
-    let_step_locks_run_out,
-    open_ledger,
-    times_submitted,
-)
+from tests.support.runs import SimulatedRun, at_broker, open_ledger, times_submitted
 
 ENDS_WITHIN: Final = 4 * 3600.0  # after the last event
 MAX_BARE_OBSERVATIONS: Final = 3
@@ -239,8 +233,7 @@ class Watched:
         self._check_text(run.reason)
         moving = {tp for tp, p in self.cluster.partitions.items() if self._is_ours(tp, p)}
         assert not moving, f"in flight at the end: {moving}"
-        touched_keys = self.run.ledger.journal(run.run_id).touched()
-        left = {t.resource for t in touched_keys if t.restored_at is None}
+        left = {owned.resource for owned in self.run.view.pending_keys(run.run_id)}
         unreached = {b for b in self.night.broker_ids if not self.cluster.is_reachable(b)}
         self.check_settings(left & set(map(at_broker, unreached)))
 
@@ -273,7 +266,7 @@ class Watched:
         for _ in range(5):  # a call that nobody answered may come late
             self._restore_pending()
             self.night.pass_time(60.0)
-        pending = self.run.ledger.journal(self.run.run_id).pending_restores()
+        pending = self.run.view.open_keys()
         assert not pending, f"pending restores: {pending}"
         self.check_settings()
 
@@ -330,17 +323,14 @@ class Watched:
 
     def undo(self) -> None:
         """Take it back; what stays where it is is named."""
-        plan, run, ledger = self.run.plan, self.run.run, self.run.ledger
-        journal, later = ledger.journal(run.run_id), ledger.moved_after(run)
-        submissions = journal.submissions()
-        if not submissions or plan.goal is Goal.REPLICATION_FACTOR:
+        plan, run = self.run.plan, self.run.run
+        submitted = self.run.view.submitted_partitions(run.run_id)
+        if not submitted or plan.goal is Goal.REPLICATION_FACTOR:
             return
-        check_undoable(run, plan, submissions, later, journal.events(), rebase=False)
         snapshot = take_snapshot(
             self.cluster, cluster=plan.cluster, snapshot_id="s", observed_at=self.run.clock()
         )
-        way_back = find_way_back(plan, submissions, later, snapshot, lambda *_: True)
-        check_not_moved_again(submissions, way_back.later)
+        way_back = way_back_of(self.run.ledger, run, plan, snapshot)
         assert not way_back.stuck, way_back.stuck
         assert set(way_back.foreign) <= self.night.moved_by_others, way_back.foreign
         wanted = {move.topic_partition: move.replicas_before for move in way_back.moves}
@@ -357,7 +347,7 @@ class Watched:
         for m in plan.moves:
             partition = self.cluster.partitions.get(m.topic_partition)
             named = m.topic_partition in way_back.foreign or m.topic in self.night.gone
-            if partition is not None and m.topic_partition in submissions and not named:
+            if partition is not None and m.topic_partition in submitted and not named:
                 assert partition.replicas == m.replicas_before, f"{m} is at {partition.replicas}"
 
 

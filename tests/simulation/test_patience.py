@@ -161,13 +161,12 @@ def test_keys_of_an_unregistered_broker_stay_pending_but_no_call_can_change_them
     with pytest.raises(HaltedError):
         run.repeat(driver.step)
     run.repeat(driver.settle_step)
-    journal = run.ledger.journal(run.run_id)
-    assert [t.resource for t in journal.touched() if t.has_unanswered_call] == [at_broker(4)]
+    assert [owned.resource for owned in run.owned_keys() if owned.is_unanswered] == [at_broker(4)]
     unregistered = run.cluster.brokers.pop(4)
     restored, pending = run.restore_pending()
-    assert ([*restored], [t.resource for t in pending]) == ([], [at_broker(4)])
-    (key,) = (t for t in journal.touched() if t.resource == at_broker(4))
-    assert not key.has_unanswered_call
+    assert ([*restored], [owned.resource for owned in pending]) == ([], [at_broker(4)])
+    (key,) = (owned for owned in run.owned_keys() if owned.resource == at_broker(4))
+    assert not key.is_unanswered
     assert "not registered any more" in key.outcome
     run.cluster.brokers[4] = unregistered
     run.cluster.restart_broker(4)

@@ -23,9 +23,9 @@ from tests.support import decisions
 from tests.support.decisions import ALICE, BOB, grant
 from tests.support.hand_analysis import Held, analyse_by_hand
 from tests.support.installations import DEMO, installation_over, set_clock
+from tests.support.ledger_view import LedgerView, change_state
 from tests.support.pictures import ON_TWO_BROKERS, simulated
 from tests.support.planned_runs import planned_run
-from tests.support.runs import change_state
 
 
 @pytest.fixture
@@ -452,7 +452,7 @@ def test_the_end_of_a_run_is_waited_for_by_the_second_and_only_the_end(
             installation, run["run_id"], run["fingerprint"], lambda _: None
         )
     ) is not None:
-        run_progress = installation.ledger.journal(run["run_id"]).run_progress()
+        run_progress = LedgerView.of(installation.ledger).progress(run["run_id"])
         if run_progress is not None and run_progress.bytes_per_second > 0:
             waits.setdefault(run_progress.seconds_left, []).append(wait)
         kafka.advance(wait)

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from counterpoise.errors import ClusterError, ClusterUnreachableError, RefusedError
-from counterpoise.execution import Driver, ExecutionOptions, late_moves, links
+from counterpoise.execution import Driver, ExecutionOptions, links
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
@@ -64,16 +64,16 @@ from tests.support.crashes import (
     Pause,
 )
 from tests.support.examples import examples
+from tests.support.ledger_view import (
+    LedgerView,
+    OwnedKey,
+    let_step_locks_run_out,
+    settle_again_if_late,
+)
 from tests.support.pictures import cluster, simulated
 from tests.support.plans import move, plan_by_hand
 from tests.support.promises import Watch, lost_on_the_way
-from tests.support.runs import (
-    START,
-    at_broker,
-    let_step_locks_run_out,
-    of_topic,
-    open_ledger,
-)
+from tests.support.runs import START, at_broker, of_topic, open_ledger
 
 BROKERS: Final = (1, 2, 3, 4, 5)
 RACKS: Final = "1 2 3 4 5"
@@ -254,11 +254,9 @@ class Promises(RuleBasedStateMachine):
         dead = _broker_ids(t.resource for t in self._pending_restores())
         self.watch.check_settings_as_before(is_final=False, except_brokers=dead)
 
-    def _pending_restores(self, run_id: str | None = None) -> list[Any]:
+    def _pending_restores(self, run_id: str | None = None) -> tuple[OwnedKey, ...]:
         """Return the keys to restore of one run, or of all."""
-        run_ids = [run_id] if run_id else [run.run_id for run in self.ledger.runs()]
-        keys = [key for one_id in run_ids for key in self.ledger.journal(one_id).touched()]
-        return [key for key in keys if key.restored_at is None]
+        return LedgerView.of(self.ledger).pending_keys(run_id)
 
     @rule(times=steps, crash=crash_after)
     def execute(self, times: int, crash: int | None) -> None:
@@ -328,15 +326,11 @@ class Promises(RuleBasedStateMachine):
 
     def _settle_late(self) -> None:
         for run in self.ledger.runs():
-            plan = self._plan_of(run)
-            journal = self.ledger.journal(run.run_id)
-            moving = late_moves(plan, self.cluster.list_reassignments(), journal.submissions())
-            if self.state in ENDED_STATES and (moving or journal.late_calls()):
+            plan, moving = self._plan_of(run), self.cluster.list_reassignments()
+            if self.state in ENDED_STATES and settle_again_if_late(
+                self.ledger, run.run_id, plan, moving
+            ):
                 self.run_id, self.plan = run.run_id, plan
-                with journal.step() as step:
-                    if journal.late_calls():
-                        step.reopen_keys()
-                    step.change_state(RunState.SETTLING, "a move came late")
 
     def _restore_pending(self) -> None:
         """What every process does first that executes a run, also one that is under way."""
@@ -528,7 +522,7 @@ class Promises(RuleBasedStateMachine):
 
     def _check_ledger(self) -> None:
         for run in self.ledger.runs():
-            kinds = [event.kind for event in self.ledger.journal(run.run_id).events()]
+            kinds = LedgerView.of(self.ledger).event_kinds(run.run_id)
             states = [RunState(kind) for kind in kinds if kind in set(RunState)]
             for earlier, later in pairwise(states):
                 assert later in TRANSITIONS[earlier], f"promise 9: {earlier} became {later}"
@@ -560,9 +554,8 @@ class Promises(RuleBasedStateMachine):
         for _ in range(4):
             if self.state in UNDER_WAY_STATES:
                 over = self._repeat(self.driver().settle_step, 300)
-                assert over, (
-                    f"promise 5: never settled: {self.ledger.journal(self.run_id).events()[-3:]}"
-                )
+                events = LedgerView.of(self.ledger).events(self.run_id)
+                assert over, f"promise 5: never settled: {events[-3:]}"
             self._settle_late()
         assert not self.watch.ours_in_flight()
         self._restore_pending()

@@ -20,10 +20,11 @@ from counterpoise.model.kafka import (
     ConfigOperation,
 )
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.model.run import RunState, TouchedKey
+from counterpoise.model.run import RunState
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.command_line import CommandLine, let_commands_reach
+from tests.support.ledger_view import OwnedKey, change_was_not_answered, own_key, topic_id_of
 from tests.support.pictures import simulated
 from tests.support.plans import move
 from tests.support.runs import (
@@ -53,9 +54,9 @@ def make_again(simulated: SimulatedCluster, topic: str, topic_id: str) -> None:
         simulated.alter_configs([change])
 
 
-def lists_of(run: SimulatedRun, topic: str) -> list[TouchedKey]:
-    touched_keys = run.ledger.journal(run.run_id).touched()
-    return [t for t in touched_keys if t.resource == of_topic(topic) and t.key in LIST_KEYS]
+def lists_of(run: SimulatedRun, topic: str) -> list[OwnedKey]:
+    keys = [owned for owned in run.owned_keys() if owned.resource == of_topic(topic)]
+    return [owned for owned in keys if owned.key in LIST_KEYS]
 
 
 def test_the_lists_of_a_topic_made_again_are_left_alone_while_a_run_settles(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_the_lists_of_a_topic_made_again_are_left_alone_while_a_run_settles(tmp_
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE
     assert own_configs(run.cluster) == {ORDERS: THEIRS}
-    assert {touched.outcome for touched in lists_of(run, "orders")} == {"its topic is gone"}
+    assert {owned.outcome for owned in lists_of(run, "orders")} == {"its topic is gone"}
 
 
 def test_a_pending_restore_leaves_a_topic_made_again_alone(tmp_path: Path) -> None:
@@ -75,12 +76,10 @@ def test_a_pending_restore_leaves_a_topic_made_again_alone(tmp_path: Path) -> No
     driver.open()
     while not own_configs(run.cluster).get(ORDERS):
         run.cluster.advance(driver.step() or 0)
-    journal = run.ledger.journal(run.run_id)
-    with journal.step() as step:
-        step.sending(lists_of(run, "orders"))
+    change_was_not_answered(run.ledger, run.run_id, lists_of(run, "orders"))
     make_again(run.cluster, "orders", "made-again")
     restored, pending = run.restore_pending()
-    assert ORDERS in {touched.resource for touched in restored}
+    assert ORDERS in {owned.resource for owned in restored}
     assert pending == ()
     assert own_configs(run.cluster) == {ORDERS: THEIRS}
     assert at_broker(1) not in own_configs(run.cluster)
@@ -92,13 +91,11 @@ def test_a_list_set_anew_at_a_topic_made_again_begins_with_what_is_set_there(
     run = SimulatedRun.make(tmp_path)
     driver = run.driver()
     run.until_moving(driver)
-    journal = run.ledger.journal(run.run_id)
-    (leaders,) = [t for t in lists_of(run, "orders") if t.key == LEADER_REPLICAS]
-    with journal.step() as step:
-        step.touching([TouchedKey(ORDERS, LEADER_REPLICAS, "made-again", "9:9", "0:1")])
-    (anew,) = [t for t in lists_of(run, "orders") if t.key == LEADER_REPLICAS]
-    assert leaders.topic_id != anew.topic_id == "made-again"
-    assert (anew.before_value, anew.written_value) == ("9:9", "0:1")
+    leaders = ORDERS, LEADER_REPLICAS
+    own_key(run.ledger, run.run_id, leaders, "0:1", before="9:9", topic_id="made-again")
+    (anew,) = [owned for owned in run.owned_keys() if owned.resource_key == leaders]
+    assert (anew.before, anew.written) == ("9:9", ("0:1",))
+    assert topic_id_of(run.ledger, run.run_id, leaders) == "made-again"
 
 
 # -- calls that a frozen broker holds until the topic is made again
@@ -236,9 +233,9 @@ def test_the_id_of_a_topic_stays_known_in_the_ledger(tmp_path: Path, known: str)
     run = SimulatedRun.make(tmp_path)
     run.until_moving(run.driver())
     first, later = ("its-id", "") if known == "first" else ("", "its-id")
-    list_of_payments = TouchedKey(of_topic("payments"), LEADER_REPLICAS, first, None, "0:1")
-    with run.ledger.journal(run.run_id).step() as step:
-        step.touching([list_of_payments])
-        step.touching([replace(list_of_payments, topic_id=later, written_value="1:1")])
-    (touched,) = [t for t in lists_of(run, "payments") if t.key == LEADER_REPLICAS]
-    assert (touched.topic_id, touched.written_value) == ("its-id", "0:1,1:1")
+    leaders = of_topic("payments"), LEADER_REPLICAS
+    own_key(run.ledger, run.run_id, leaders, "0:1", topic_id=first)
+    own_key(run.ledger, run.run_id, leaders, "1:1", topic_id=later)
+    (owned,) = [owned for owned in run.owned_keys() if owned.resource_key == leaders]
+    assert owned.written == ("0:1", "1:1")
+    assert topic_id_of(run.ledger, run.run_id, leaders) == "its-id"

@@ -11,14 +11,9 @@ import pytest
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from counterpoise.services.emergency_stop import stop_from_plan
+from tests.support.ledger_view import let_step_locks_run_out
 from tests.support.plans import move
-from tests.support.runs import (
-    Copy,
-    SimulatedRun,
-    let_step_locks_run_out,
-    open_ledger,
-    own_configs,
-)
+from tests.support.runs import Copy, SimulatedRun, open_ledger, own_configs
 
 LARGE = 300_000_000  # five minutes under the throttle
 ONE_AT_A_TIME = MovementPolicy(max_moves_in_flight=1)

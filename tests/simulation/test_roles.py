@@ -13,8 +13,8 @@ from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.run import RunState
 from tests.support import web
 from tests.support.command_line import CommandLine, let_commands_reach
+from tests.support.ledger_view import change_state
 from tests.support.pictures import simulated
-from tests.support.runs import change_state
 
 ROOT = Path(__file__).parents[2]
 PEOPLE = {"view": "vera", "propose": "pia", "approve": "alice", "operate": "oscar"}

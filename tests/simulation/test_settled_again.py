@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from counterpoise.model.run import RunState
+from tests.support.ledger_view import note_late_call
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun
 
@@ -10,9 +11,8 @@ SMALL = 3_000_000  # bytes
 
 
 def settle_again(run: SimulatedRun, reason: str = "a call was made late") -> None:
-    with run.ledger.journal(run.run_id).step() as step:
-        step.note_late_call("config change")
-        step.change_state(RunState.SETTLING, reason)
+    note_late_call(run.ledger, run.run_id)
+    run.change_state(RunState.SETTLING, reason)
 
 
 def test_a_run_that_is_done_stays_done_whatever_somebody_moved_since(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, let_commands_reach
+from tests.support.ledger_view import restore_pending_keys
 from tests.support.pictures import simulated
 from tests.support.plans import move
 from tests.support.runs import (
@@ -25,7 +26,6 @@ from tests.support.runs import (
     SimulatedRun,
     at_broker,
     own_configs,
-    restore_pending_keys,
     times_submitted,
 )
 
@@ -110,8 +110,7 @@ def test_throttles_that_no_broker_shows_yet_are_taken_back(
     run.end(driver)
     assert not run.cluster.stale_config_reads
     assert own_configs(run.cluster) == {}
-    touched_keys = run.ledger.journal(run.run_id).touched()
-    assert {(t.before_value, t.outcome) for t in touched_keys} == {(None, "as before")}
+    assert {(owned.before, owned.outcome) for owned in run.owned_keys()} == {(None, "as before")}
 
 
 def test_throttles_that_the_cluster_refuses_are_not_taken_back_and_the_run_ends_at_once(
@@ -132,7 +131,7 @@ def test_throttles_that_the_cluster_refuses_are_not_taken_back_and_the_run_ends_
         driver.step()
     assert run.end(driver) is RunState.HALTED
     assert len(sent) == 1
-    assert not [t for t in run.ledger.journal(run.run_id).touched() if t.restored_at is None]
+    assert not run.view.pending_keys(run.run_id)
 
 
 @pytest.mark.parametrize("stale_reads", [1, 2, 3, 4, 8])

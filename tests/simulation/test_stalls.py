@@ -199,7 +199,7 @@ def test_a_stall_under_a_rate_that_somebody_had_set_before_names_that_rate(
     with pytest.raises(HaltedError, match=f"{named}.*--entity-name {broker_id}`") as halted:
         go_on(run, driver, 600)
     assert "higher rate" not in str(halted.value)
-    (alarm,) = [e.text for e in run.ledger.journal(run.run_id).events() if e.kind == "stall"]
+    (alarm,) = [e.text for e in run.events() if e.kind == "stall"]
     assert named in alarm
 
 

@@ -16,17 +16,17 @@ from counterpoise.errors import (
     RunConflictError,
     StepLockHeldError,
 )
-from counterpoise.ledger import Journal
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigChange, ConfigOperation
 from counterpoise.model.run import RunState
-from tests.support.runs import (
-    SimulatedRun,
-    at_broker,
+from tests.support.ledger_view import (
+    before_reading_pending_keys,
+    before_taking_the_step,
+    held_step,
     let_step_locks_run_out,
-    own_configs,
-    times_submitted,
+    settle_again_if_late,
 )
+from tests.support.runs import SimulatedRun, at_broker, own_configs, times_submitted
 
 
 class FrozenIn:
@@ -73,15 +73,13 @@ def test_what_somebody_else_set_while_a_process_was_frozen_is_there_at_the_end(
     driver = run.driver()
     driver.open()
     theirs = ConfigChange(at_broker(4), FOLLOWER_RATE, ConfigOperation.SET, "90000000")
-    read = Journal.pending_restores
 
-    def frozen(journal: Journal) -> Any:
+    def frozen() -> None:
         let_step_locks_run_out(run.ledger)
         run.cluster.alter_configs([theirs])
-        return read(journal)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "pending_restores", frozen)
+        before_reading_pending_keys(patch, frozen)
         run.cluster.advance(driver.step() or 0)
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE
@@ -95,16 +93,15 @@ def test_a_copy_that_was_frozen_before_it_took_the_lock_leaves_a_cancelled_run_a
     before = own_configs(run.cluster)
     late = run.driver()
     late.open()
-    step = Journal.step
 
-    def frozen(journal: Journal) -> Any:
-        monkeypatch.setattr(Journal, "step", step)
+    def frozen() -> None:
+        patch.undo()
         cancel_and_settle(run)
-        return step(journal)
 
-    monkeypatch.setattr(Journal, "step", frozen)
-    with pytest.raises(CancelledError):
-        late.step()
+    with monkeypatch.context() as patch:
+        before_taking_the_step(patch, frozen)
+        with pytest.raises(CancelledError):
+            late.step()
     assert run.run.state is RunState.CANCELLED
     assert own_configs(run.cluster) == before
     assert not times_submitted(run.cluster)
@@ -147,24 +144,21 @@ def test_a_call_after_the_deadline_of_its_step_is_not_sent(
 def test_who_made_a_call_late_notes_it_and_the_run_is_settled_once_more(tmp_path: Path) -> None:
     run = SimulatedRun.make(tmp_path)
     run.driver().open()
-    journal = run.ledger.journal(run.run_id)
     with pytest.raises(RunConflictError, match="taken over"):
         frozen_copy(run, "alter_configs", lambda: cancel_and_settle(run)).step()
     assert run.run.state is RunState.CANCELLED
     assert own_configs(run.cluster), "within the call itself nobody can hold it back"
-    assert [late.call for late in journal.late_calls()] == ["config change"]
-    with journal.step() as step:
-        step.reopen_keys()
-        step.change_state(RunState.SETTLING, "a call was made late")
+    assert run.view.late_calls(run.run_id) == ["config change"]
+    assert settle_again_if_late(run.ledger, run.run_id, run.plan, {})
     assert run.end(run.driver()) is RunState.CANCELLED
     assert own_configs(run.cluster) == {}
-    assert journal.late_calls() == ()
+    assert run.view.late_calls(run.run_id) == []
 
 
 def test_a_step_keeps_every_other_process_off_the_cluster(tmp_path: Path) -> None:
     run = SimulatedRun.make(tmp_path)
     with run.ledger.step(run.plan.cluster), pytest.raises(StepLockHeldError):
         run.driver().open()
-    with run.ledger.journal(run.run_id).step(), pytest.raises(StepLockHeldError):
+    with held_step(run.ledger, run.run_id), pytest.raises(StepLockHeldError):
         run.restore_pending()
     assert run.run.state is RunState.APPROVED

@@ -18,8 +18,8 @@ from tests.support.command_line import (
     let_commands_reach,
 )
 from tests.support.decisions import BOB
+from tests.support.ledger_view import LedgerView, let_two_hours_pass, note_late_call
 from tests.support.pictures import ON_TWO_BROKERS, simulated
-from tests.support.runs import let_two_hours_pass
 
 YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
 FIRST, SECOND = (TopicPartition("orders", number) for number in (0, 1))
@@ -99,7 +99,7 @@ def test_undo_of_an_ended_run_needs_a_reason_and_keeps_it(shell: CommandLine, wh
     assert shell.type("undo", path, "--why", "too slow", "--out", back).code == 0
     with shell._environment(), open_installation() as opened:
         (run,) = opened.ledger.runs()
-        *_, event = opened.ledger.journal(run.run_id).events()
+        *_, event = LedgerView.of(opened.ledger).events(run.run_id)
     fingerprint = json.loads(back.read_text())["fingerprint"]
     text = f"by tester (system user): too slow; made plan {fingerprint}"
     assert (event.kind, event.text) == ("undo plan asked", text)
@@ -365,7 +365,7 @@ def test_undo_knows_what_a_later_run_moved_also_when_old_rows_are_deleted(
     between = let_two_hours_pass(monkeypatch)
     with shell._environment(), open_installation() as opened:
         # A copy of the first run notes a call that came late; the watch settles that run once more.
-        opened.ledger.journal(run_ids(shell)[0]).note_late_call("config change")
+        note_late_call(opened.ledger, run_ids(shell)[0])
     watched = shell.type("watch", "--cluster", "demo")
     assert "settled run" in watched.out, watched.out + watched.err
     if is_pruned:
@@ -393,7 +393,7 @@ def test_undo_of_a_run_whose_rows_are_deleted_says_so_also_where_somebody_has_an
         }
         with pytest.raises(CounterpoiseError):
             approvals.answer(opened, run.run_id, run.fingerprint, **answer)
-        (event,) = opened.ledger.journal(run.run_id).events()
+        (event,) = LedgerView.of(opened.ledger).events(run.run_id)
     assert event.kind == "answer refused"
     typed, _ = undone(shell, path)
     assert typed.code == 1 and "ledger prune" in " ".join(typed.err.split())

@@ -29,7 +29,7 @@ def test_a_partition_outside_the_plan_that_falls_behind_does_not_stop_a_run(tmp_
     assert run.end(driver) is RunState.DONE
     assert run.placement()["orders-0"] == ((4, 2, 3), 4)
     assert own_configs(run.cluster) == {}
-    events = [e for e in run.ledger.journal(run.run_id).events() if e.kind == "not readable"]
+    events = [e for e in run.events() if e.kind == "not readable"]
     assert len(events) == 1 and "of other, outside the plan" in events[0].text
 
 

@@ -17,7 +17,6 @@ from counterpoise.errors import (
 )
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.config_requests import NO_RESPONSE
-from counterpoise.ledger import Journal
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -31,22 +30,27 @@ from counterpoise.model.kafka import (
 from counterpoise.model.person import Person
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal, RebalanceRequest
-from counterpoise.model.run import RunState, TouchedKey
+from counterpoise.model.run import RunState
 from counterpoise.services import execution, plans, requests, snapshots, watch
 from counterpoise.services.execution import restore_pending_of
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant, reject
 from tests.support.installations import installation_over
+from tests.support.ledger_view import (
+    LedgerView,
+    OwnedKey,
+    blame_trouble,
+    change_state,
+    change_was_not_answered,
+    let_step_locks_run_out,
+    note_late_call,
+    reopen_keys,
+    set_database_clock,
+    submit_was_not_answered,
+)
 from tests.support.pictures import simulated
 from tests.support.planned_runs import planned_run
-from tests.support.runs import (
-    at_broker,
-    blame_trouble,
-    clock_of,
-    let_step_locks_run_out,
-    own_configs,
-    set_database_clock,
-)
+from tests.support.runs import at_broker, clock_of, own_configs
 
 CLUSTERS = """
 clusters:
@@ -106,27 +110,44 @@ def halted_while_moving(
 
 
 def change_late(
-    kafka: SimulatedCluster, keys: Iterable[TouchedKey], operation: ConfigOperation
+    kafka: SimulatedCluster, keys: Iterable[OwnedKey], operation: ConfigOperation
 ) -> None:
     """Apply once more what a run sent."""
-    kafka.alter_configs([ConfigChange(t.resource, t.key, operation, t.written_value) for t in keys])
+    kafka.alter_configs(
+        [ConfigChange(o.resource, o.key, operation, ",".join(o.written)) for o in keys]
+    )
 
 
-def rate_of_a_dead_call(
-    installation: Installation, run: plans.PlannedRun
-) -> tuple[Journal, TouchedKey]:
+def view_of(installation: Installation) -> LedgerView:
+    return LedgerView.of(installation.ledger)
+
+
+def follower_rate_of(installation: Installation, run: plans.PlannedRun) -> OwnedKey:
+    keys = view_of(installation).owned_keys(run["run_id"])
+    (rate,) = (owned for owned in keys if owned.key == FOLLOWER_RATE)
+    return rate
+
+
+def lists_of(installation: Installation, run: plans.PlannedRun) -> list[OwnedKey]:
+    keys = view_of(installation).owned_keys(run["run_id"])
+    return [owned for owned in keys if owned.key in LIST_KEYS]
+
+
+def unanswered_keys(installation: Installation, run: plans.PlannedRun) -> list[OwnedKey]:
+    keys = view_of(installation).owned_keys(run["run_id"])
+    return [owned for owned in keys if owned.is_unanswered]
+
+
+def rate_of_a_dead_call(installation: Installation, run: plans.PlannedRun) -> OwnedKey:
     """Return a rate of a halted run: a process died in a call of its that nobody answered."""
-    journal = installation.ledger.journal(run["run_id"])
-    (rate,) = (key for key in journal.touched() if key.key == FOLLOWER_RATE)
-    with journal.step() as step:
-        step.sending([rate])
-    return journal, rate
+    rate = follower_rate_of(installation, run)
+    change_was_not_answered(installation.ledger, run["run_id"], [rate])
+    return rate
 
 
 def submitted_move(installation: Installation, run: plans.PlannedRun) -> Move:
-    (submission, *_) = installation.ledger.journal(run["run_id"]).submissions().values()
-    moves = installation.plan_of(installation.ledger.run(run["run_id"])).moves
-    (move,) = (m for m in moves if m.topic_partition == submission.topic_partition)
+    partition = min(view_of(installation).submitted_partitions(run["run_id"]))
+    (move,) = (m for m in plan_of(installation, run).moves if m.topic_partition == partition)
     return move
 
 
@@ -140,9 +161,8 @@ def late_move(installation: Installation, kafka: SimulatedCluster, run: plans.Pl
 def come_late(
     installation: Installation, kafka: SimulatedCluster, run: plans.PlannedRun, move: Move
 ) -> None:
-    with installation.ledger.journal(run["run_id"]).step() as step:
-        step.submitting({move.topic_partition: move.replicas_after})
-        step.unanswered([move.topic_partition], 3)
+    targets = {move.topic_partition: move.replicas_after}
+    submit_was_not_answered(installation.ledger, run["run_id"], targets, broker_id=3)
     kafka.alter_reassignments({move.topic_partition: move.replicas_after})
 
 
@@ -193,8 +213,8 @@ def test_a_resumed_run_keeps_its_throttle_although_an_earlier_run_has_keys_to_re
     kafka.advance(30)
     assert own_configs(kafka), "broker 3 still has the rate of the earlier run"
     later = approved(installation)
-    with installation.ledger.journal(later["run_id"]).step() as step:
-        step.change_state(RunState.RUNNING)  # by a process that died before it restored anything
+    # By a process that died before it restored anything.
+    change_state(installation.ledger, later["run_id"], RunState.RUNNING)
     until_moving(installation, kafka, later)
     execution.open_run(installation, *run_of(later))
     report = watch.watch_throttles(installation, "demo", print)
@@ -230,10 +250,8 @@ def test_the_watch_settles_a_run_once_more_whose_copy_made_a_call_late(
 ) -> None:
     run = halted_while_moving(installation, kafka)
     assert own_configs(kafka) == {}
-    journal = installation.ledger.journal(run["run_id"])
-    journal.note_late_call("config change")
-    (rate,) = (key for key in journal.touched() if key.key == FOLLOWER_RATE)
-    change_late(kafka, [rate], ConfigOperation.SET)
+    note_late_call(installation.ledger, run["run_id"])
+    change_late(kafka, [follower_rate_of(installation, run)], ConfigOperation.SET)
     report = watch.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
     assert report.settled_runs[0].startswith(f"{run['run_id']}: halted")
@@ -283,7 +301,7 @@ def test_the_watch_leaves_a_run_with_a_late_call_that_somebody_executes_again(
     is_over: bool,
 ) -> None:
     run = halted_while_moving(installation, kafka)
-    installation.ledger.journal(run["run_id"]).note_late_call("config change")
+    note_late_call(installation.ledger, run["run_id"])
 
     def executed_again() -> None:
         grant(installation, run)
@@ -369,15 +387,13 @@ def test_what_an_earlier_run_left_is_not_told_as_somebody_elses_change(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
     earlier = halted_while_moving(installation, kafka, loses_response=True)
-    keys = installation.ledger.journal(earlier["run_id"]).touched()
+    unanswered = unanswered_keys(installation, earlier)
     later = approved(installation)
     execution.open_run(installation, *run_of(later))
-    change_late(kafka, (t for t in keys if t.has_unanswered_call), ConfigOperation.APPEND)
+    change_late(kafka, unanswered, ConfigOperation.APPEND)
     execute_and_settle(installation, kafka, later)
-    outcomes = {
-        touched.key: touched.outcome
-        for touched in installation.ledger.journal(later["run_id"]).touched()
-    }
+    keys = view_of(installation).owned_keys(later["run_id"])
+    outcomes = {owned.key: owned.outcome for owned in keys}
     left = "as before, but for what an earlier run left: the watch restores it"
     assert outcomes[LEADER_REPLICAS] == outcomes[FOLLOWER_REPLICAS] == left
     watch.watch_throttles(installation, "demo", print)
@@ -464,12 +480,12 @@ def test_a_rate_of_ours_that_comes_late_gives_way_to_what_somebody_set_meanwhile
     installation: Installation, kafka: SimulatedCluster, *, is_noted: bool
 ) -> None:
     run = halted_while_moving(installation, kafka)
-    journal, rate = rate_of_a_dead_call(installation, run)
+    rate = rate_of_a_dead_call(installation, run)
     set_by_somebody_else(kafka)
     watch.watch_throttles(installation, "demo", print)
     change_late(kafka, [rate], ConfigOperation.SET)
     if is_noted:
-        journal.note_late_call("config change")
+        note_late_call(installation.ledger, run["run_id"])
     for _ in range(2):
         watch.watch_throttles(installation, "demo", print)
         assert own_configs(kafka) == {at_broker(3): {FOLLOWER_RATE: "777777"}}
@@ -479,7 +495,7 @@ def test_a_watch_that_was_stopped_before_its_call_leaves_what_somebody_set_meanw
     installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = halted_while_moving(installation, kafka)
-    _, rate = rate_of_a_dead_call(installation, run)
+    rate = rate_of_a_dead_call(installation, run)
     change_late(kafka, [rate], ConfigOperation.SET)
     read = kafka.describe_configs
 
@@ -501,11 +517,9 @@ def test_a_restore_of_the_watch_that_nobody_answered_is_on_record_until_all_brok
     installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = halted_while_moving(installation, kafka)
-    journal = installation.ledger.journal(run["run_id"])
-    (rate,) = (key for key in journal.touched() if key.key == FOLLOWER_RATE)
+    rate = follower_rate_of(installation, run)
     change_late(kafka, [rate], ConfigOperation.SET)
-    with journal.step() as step:
-        step.reopen_keys([rate])
+    reopen_keys(installation.ledger, run["run_id"], [rate])
 
     def held_back(changes: Any, **_: Any) -> Any:
         return CallResults((), {change.resource: NO_RESPONSE for change in changes})
@@ -515,17 +529,17 @@ def test_a_restore_of_the_watch_that_nobody_answered_is_on_record_until_all_brok
         assert watch.watch_throttles(installation, "demo", print).pending_keys
     watch.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
-    assert [key.key for key in journal.touched() if key.has_unanswered_call] == [FOLLOWER_RATE]
+    assert [owned.key for owned in unanswered_keys(installation, run)] == [FOLLOWER_RATE]
     kafka.advance(60)
     watch.watch_throttles(installation, "demo", print)
-    assert not [key for key in journal.touched() if key.has_unanswered_call]
+    assert not unanswered_keys(installation, run)
 
 
 def test_a_restore_that_is_refused_each_time_is_recorded_once(
     installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = halted_while_moving(installation, kafka)
-    journal, rate = rate_of_a_dead_call(installation, run)
+    rate = rate_of_a_dead_call(installation, run)
     change_late(kafka, [rate], ConfigOperation.SET)
 
     def refused(changes: Any, **_: Any) -> Any:
@@ -536,10 +550,10 @@ def test_a_restore_that_is_refused_each_time_is_recorded_once(
     with monkeypatch.context() as patch:
         patch.setattr(kafka, "alter_configs", refused)
         watch.watch_throttles(installation, "demo", print)
-        recorded = journal.events()
+        recorded = view_of(installation).events(run["run_id"])
         for _ in range(3):
             watch.watch_throttles(installation, "demo", print)
-        assert journal.events() == recorded
+        assert view_of(installation).events(run["run_id"]) == recorded
     watch.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
 
@@ -549,9 +563,9 @@ def test_a_run_that_is_refused_has_restored_what_earlier_runs_left_and_changed_n
 ) -> None:
     """As the watch does, also while the cluster is frozen."""
     run = halted_while_moving(installation, kafka)
-    journal, rate = rate_of_a_dead_call(installation, run)
+    rate = rate_of_a_dead_call(installation, run)
     change_late(kafka, [rate], ConfigOperation.SET)
-    assert journal.pending_restores() and own_configs(kafka)
+    assert view_of(installation).open_keys() and own_configs(kafka)
     newer = approved(installation)
     requests.freeze(installation, "demo", by=Person.airflow("alice"), why="month end", until="2h")
     calls = len(kafka.calls)
@@ -568,11 +582,9 @@ def test_no_run_starts_while_a_restore_of_a_topic_may_still_come(
 ) -> None:
     """It would take entries out of the list of the run that starts."""
     run = halted_while_moving(installation, kafka)
-    journal = installation.ledger.journal(run["run_id"])
-    lists = [key for key in journal.touched() if key.key in LIST_KEYS]
+    lists = lists_of(installation, run)
     change_late(kafka, lists, ConfigOperation.APPEND)
-    with journal.step() as step:
-        step.reopen_keys(lists)
+    reopen_keys(installation.ledger, run["run_id"], lists)
     newer = approved(installation)
     kafka.lose_response_of_next("alter_configs")
     with pytest.raises(UnknownOutcomeError, match=r"earlier runs left .* execute it again"):
@@ -595,32 +607,28 @@ def dead_for_good(
     *,
     watched_every_hours: int = 24,
     times: int = 30,
-) -> Journal:
+) -> None:
     """A broker dies with a config change and a move of an ended run that it had not answered, and
     stays registered for a month; the watch looks after the cluster all the while.
     """
-    journal, _ = rate_of_a_dead_call(installation, run)
-    lists = [key for key in journal.touched() if key.key in LIST_KEYS]
+    rate_of_a_dead_call(installation, run)
+    ledger, run_id = installation.ledger, run["run_id"]
+    change_was_not_answered(ledger, run_id, lists_of(installation, run))
     move = submitted_move(installation, run)
-    with journal.step() as step:
-        step.sending(lists)
-        step.submitting({move.topic_partition: move.replicas_after})
-        step.unanswered([move.topic_partition], 2)
-        step.in_order([move.topic_partition])  # as at the end of the run
+    targets = {move.topic_partition: move.replicas_after}
+    submit_was_not_answered(ledger, run_id, targets, broker_id=2, is_over=True)
     kafka.kill_broker(2)
     for _ in range(times):
         kafka.advance(watched_every_hours * 3600)
         watch.watch_throttles(installation, "demo", print)
-    return journal
 
 
 def test_what_comes_within_a_day_of_a_lost_call_is_taken_back_beside_a_dead_broker(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
     run = halted_while_moving(installation, kafka)
-    journal = dead_for_good(installation, kafka, run, watched_every_hours=5, times=4)
-    lists = [key for key in journal.touched() if key.key in LIST_KEYS]
-    change_late(kafka, lists, ConfigOperation.APPEND)
+    dead_for_good(installation, kafka, run, watched_every_hours=5, times=4)
+    change_late(kafka, lists_of(installation, run), ConfigOperation.APPEND)
     assert own_configs(kafka)
     watch.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
@@ -630,9 +638,9 @@ def test_what_somebody_sets_long_after_a_lost_config_change_stays_beside_a_dead_
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
     run = halted_while_moving(installation, kafka)
-    journal = dead_for_good(installation, kafka, run)
-    lists = [key for key in journal.touched() if key.key in LIST_KEYS]
-    change_late(kafka, lists, ConfigOperation.APPEND)  # the same entries, by somebody else
+    dead_for_good(installation, kafka, run)
+    # The same entries, by somebody else.
+    change_late(kafka, lists_of(installation, run), ConfigOperation.APPEND)
     theirs = own_configs(kafka)
     assert theirs
     watch.watch_throttles(installation, "demo", print)
@@ -647,8 +655,7 @@ def lost_submit(installation: Installation, kafka: SimulatedCluster) -> plans.Pl
     run = approved(installation)
     execution.open_run(installation, *run_of(run))
     kafka.fail_next("alter_reassignments", UnknownOutcomeError("no answer", broker_id=9))
-    journal = installation.ledger.journal(run["run_id"])
-    while not journal.submissions():
+    while not view_of(installation).submitted(run["run_id"]):
         kafka.advance(execution.execute_step(installation, *run_of(run), print) or 0)
     kafka.kill_broker(9)
     halted(installation, kafka, run)

@@ -17,6 +17,7 @@ from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.model.run_progress import RunProgress
+from tests.support.ledger_view import submit_was_not_answered
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 from tests.support.runs import FOUR_BROKERS, SimulatedRun, own_configs, times_submitted
@@ -64,9 +65,7 @@ def test_a_move_that_arrived_and_is_moved_back_by_somebody_is_not_done_again(
     run.limits = replace(run.limits, max_moves_in_flight=1)
     run.until_moving(run.driver())
     first = FIRST.topic_partition
-    while first not in {
-        tp for tp, s in run.ledger.journal(run.run_id).submissions().items() if s.done_at
-    }:
+    while first not in run.view.arrived(run.run_id):
         run.cluster.advance(run.driver().step() or 0)
     run.cluster.partitions[first].replicas = FIRST.replicas_before
     run.cluster.partitions[first].isr = set(FIRST.replicas_before)
@@ -118,15 +117,14 @@ def test_a_late_move_of_an_earlier_run_is_cancelled_and_the_newer_one_goes_on(
     run.until_moving(run.driver())
     earlier, before = run.run_id, run.placement()
     cancelled(run)
-    with run.ledger.journal(earlier).step() as step:
-        step.submitting({late.topic_partition: late.replicas_after})  # no answer came
+    submit_was_not_answered(run.ledger, earlier, {late.topic_partition: late.replicas_after})
     run.go_on_with(plan_of(move("orders-0", "1 2 3", "1 4 3", size=3_000_000), SECOND))
     run.driver().open()
     run.cluster.alter_reassignments({late.topic_partition: late.replicas_after})
     run.repeat(run.driver().step)
     run.repeat(run.driver().settle_step)
     assert run.run.state is RunState.DONE
-    assert run.ledger.journal(earlier).late_calls(), "it is settled once more, by the watch"
+    assert run.view.late_calls(earlier), "it is settled once more, by the watch"
     assert run.placement()["other-0"][0] in ((1, 2, 3), (2, 3, 1))
     assert before.keys() == run.placement().keys()
     assert own_configs(run.cluster) == {}
@@ -142,9 +140,8 @@ def replaced_by_a_late_move(folder: Path) -> SimulatedRun:
     run = SimulatedRun.make(folder, picture, plan=plans[0])
     run.until_moving(run.driver())
     cancelled(run)
-    with run.ledger.journal(run.run_id).step() as step:
-        step.submitting({late.topic_partition: late.replicas_after})
-        step.unanswered([late.topic_partition], 3)
+    targets = {late.topic_partition: late.replicas_after}
+    submit_was_not_answered(run.ledger, run.run_id, targets, broker_id=3)
     run.go_on_with(plans[1])
     run.until_moving(run.driver())
     run.cluster.alter_reassignments({late.topic_partition: late.replicas_after})

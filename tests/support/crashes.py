@@ -10,7 +10,13 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
 from counterpoise.model.run import RunState
-from tests.support.runs import Copy, SimulatedRun, let_step_locks_run_out
+from tests.support.ledger_view import (
+    JOURNAL_WRITES,
+    STEP_WRITES,
+    is_in_a_transaction,
+    let_step_locks_run_out,
+)
+from tests.support.runs import Copy, SimulatedRun
 
 MUTATING: Final = ("alter_configs", "alter_reassignments", "elect_preferred_leaders")
 
@@ -62,29 +68,6 @@ class Pause(Countdown):
         self.left -= 1
 
 
-STEP_WRITES: Final = (
-    "answer_received",
-    "answered",
-    "change_state",
-    "clear_unanswered_calls",
-    "done",
-    "electing",
-    "event",
-    "note_late_call",
-    "read_back",
-    "reopen_keys",
-    "restore_later",
-    "restored",
-    "sending",
-    "settled_late_calls",
-    "submitting",
-    "taken_back",
-    "touching",
-    "unanswered",
-    "update_progress",
-)
-
-
 class CrashingStep(CrashingProxy):
     """Crashes before a transaction: what happens inside one is rolled back, and after it come only
     reads, up to the next transaction or call.
@@ -96,7 +79,7 @@ class CrashingStep(CrashingProxy):
         return getattr(self._target, name)
 
     def _tick_before_a_transaction(self) -> None:
-        if self._target.lock.connection is None:
+        if not is_in_a_transaction(self._target):
             self._countdown.tick()
 
     @contextmanager
@@ -131,7 +114,7 @@ class CrashingJournal(CrashingProxy):
 
 class CrashingLedger(CrashingProxy):
     def journal(self, run_id: str) -> CrashingJournal:
-        return CrashingJournal(self._target.journal(run_id), ("note_late_call",), self._countdown)
+        return CrashingJournal(self._target.journal(run_id), JOURNAL_WRITES, self._countdown)
 
 
 def crashing_run(run: SimulatedRun, countdown: Countdown) -> None:

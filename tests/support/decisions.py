@@ -10,6 +10,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.run import VALIDATED, Run, validated_at
 from counterpoise.services import approvals
 from counterpoise.services.plans import PlannedRun
+from tests.support.ledger_view import LedgerView, add_event
 
 ALICE, BOB, CAROL = map(Person.airflow, ("alice", "bob", "carol"))
 
@@ -51,13 +52,13 @@ def decide(
     """Answer as somebody does by command about a plan; nothing spoke against it. Who is no human
     ends its wait, as a Dag does.
     """
-    run, journal = installation.ledger.run(run_id), installation.ledger.journal(run_id)
+    run = installation.ledger.run(run_id)
     by = by if isinstance(by, Person) else Person.airflow(by)
     if not by.is_human:
         approvals.end_unanswered(installation, run, decision=decision, by=by, reason=reason)
         return
-    if validated_at(run, journal.events()) is None:
-        journal.event(VALIDATED, run.fingerprint)
+    if validated_at(run, LedgerView.of(installation.ledger).events(run_id)) is None:
+        add_event(installation.ledger, run_id, VALIDATED, run.fingerprint)
     approvals.answer(
         installation,
         run_id,

@@ -15,22 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-CLUSTER_CALLS: Final = ("alter_configs", "alter_reassignments", "elect_preferred_leaders")
-STEP_WRITES: Final = (
-    "change_state",
-    "touching",
-    "read_back",
-    "restored",
-    "restore_later",
-    "submitting",
-    "answered",
-    "unanswered",
-    "done",
-    "electing",
-    "update_progress",
-    "event",
-)
+from tests.support.ledger_view import NAMED_WRITES
 
+CLUSTER_CALLS: Final = ("alter_configs", "alter_reassignments", "elect_preferred_leaders")
 Tell = Callable[[str], None]
 
 
@@ -85,7 +72,7 @@ class WatchedJournal(Watched):
         points.tell(f"before step while {points.phase}")
         with self._target.step() as step:
             points.tell(f"after step while {points.phase}")
-            yield Watched(step, STEP_WRITES, points)
+            yield Watched(step, NAMED_WRITES, points)
             points.tell(f"before release while {points.phase}")
         points.tell(f"after release while {points.phase}")
 

@@ -18,7 +18,6 @@ import json
 import multiprocessing
 import os
 import signal
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -54,6 +53,7 @@ from tests.support.fault_points import (
     WatchedLedger,
 )
 from tests.support.kafka_facts import ON_A_SHARED_DISK, Placement, placement
+from tests.support.ledger_view import LedgerView, let_step_locks_of_a_file_run_out
 
 # Throttles act within two seconds instead of ten; fetches are small, so that a low rate is kept to.
 BROKER_PROPERTIES: Final = {
@@ -140,6 +140,10 @@ class Ground:
     @property
     def ledger(self) -> Ledger:
         return self._installation.ledger
+
+    @property
+    def view(self) -> LedgerView:
+        return LedgerView.of(self.ledger)
 
     @cached_property
     def _installation(self) -> Installation:
@@ -233,22 +237,22 @@ class Ground:
         return self.ledger.run(run["run_id"])
 
     def in_flight(self, run: PlannedRun) -> int:
-        run_progress = self.ledger.journal(run["run_id"]).run_progress()
+        run_progress = self.view.progress(run["run_id"])
         return run_progress.progress.moves_in_flight if run_progress else 0
 
     def waits_for(self, run: PlannedRun) -> str:
         """What the run waits for."""
-        run_progress = self.ledger.journal(run["run_id"]).run_progress()
+        run_progress = self.view.progress(run["run_id"])
         return run_progress.waits_for if run_progress else ""
 
     def events(self, run: PlannedRun) -> list[str]:
         return [
             f"{event.at:%H:%M:%S} {event.kind}: {event.text}"
-            for event in self.ledger.journal(run["run_id"]).events()
+            for event in self.view.events(run["run_id"])
         ]
 
     def has_event(self, run: PlannedRun, kind: str) -> bool:
-        return any(event.kind == kind for event in self.ledger.journal(run["run_id"]).events())
+        return kind in self.view.event_kinds(run["run_id"])
 
     def change_rate(self, run: PlannedRun, rate: str = FAST) -> None:
         with self.installation() as installation:
@@ -305,9 +309,7 @@ class Ground:
 
     def forget_lock(self) -> None:
         """Lets the time pass that the step lock of a killed process lasts."""
-        with sqlite3.connect(self.folder / "ledger.db", timeout=30) as database:
-            database.execute("UPDATE step_locks SET until = 0")
-        database.close()
+        let_step_locks_of_a_file_run_out(self.folder / "ledger.db")
 
     def watch(self) -> watch.WatchReport:
         """What `kafka_throttle_watch` does on its schedule."""

@@ -15,6 +15,7 @@ from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.settings import Locations, parse_settings
+from tests.support.ledger_view import tell_time
 
 DEMO = """
 clusters:
@@ -49,7 +50,8 @@ def installation_over(
 
 def set_clock(installation: Installation, clock: Callable[[], datetime]) -> None:
     """Let another time hold for an installation, and for its ledger, which may be open."""
-    installation.clock = installation.ledger._transactions.clock = clock
+    installation.clock = clock
+    tell_time(installation.ledger, clock)
 
 
 class _Connections:

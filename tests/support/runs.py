@@ -2,11 +2,10 @@
 tests share.
 """
 
-import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -15,13 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from counterpoise.errors import HaltedError
-from counterpoise.execution import Driver, ExecutionOptions, restore_pending
+from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
-from counterpoise.ledger import Ledger, database_clock
-from counterpoise.ledger.schema import runs
+from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
@@ -29,10 +26,19 @@ from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.model.run import Run, RunState, TouchedKey
+from counterpoise.model.run import Event, Run, RunState
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.planning import make_plan
 from tests.simulated_kafka.cluster import SimulatedCluster
+from tests.support.ledger_view import (
+    LedgerView,
+    OwnedKey,
+    blame_trouble,
+    change_state,
+    content_of,
+    do_not_wait_for_the_disk,
+    restore_pending_keys,
+)
 from tests.support.pictures import cluster, simulated
 from tests.support.plans import plan_by_hand
 
@@ -122,6 +128,17 @@ class SimulatedRun:
     def run(self) -> Run:
         return self.ledger.run(self.run_id)
 
+    @property
+    def view(self) -> LedgerView:
+        return LedgerView.of(self.ledger)
+
+    def owned_keys(self) -> tuple[OwnedKey, ...]:
+        """Return the config keys that the run has written."""
+        return self.view.owned_keys(self.run_id)
+
+    def events(self) -> tuple[Event, ...]:
+        return self.view.events(self.run_id)
+
     def go(self, driver: Driver | None = None, *, max_steps: int = 500) -> RunState:
         """Open, move, settle; return the state it ends in. Raises whatever the driver raises."""
         driver = driver or self.driver()
@@ -162,7 +179,7 @@ class SimulatedRun:
 
     def run_progress(self) -> RunProgress:
         """Return the progress at the last observation."""
-        run_progress = self.ledger.journal(self.run_id).run_progress()
+        run_progress = self.view.progress(self.run_id)
         assert run_progress is not None
         return run_progress
 
@@ -176,12 +193,12 @@ class SimulatedRun:
     def change_state(self, to: RunState, reason: str = "") -> None:
         change_state(self.ledger, self.run_id, to, reason)
 
-    def restore_pending(self) -> tuple[tuple[TouchedKey, ...], tuple[TouchedKey, ...]]:
+    def restore_pending(self) -> tuple[tuple[OwnedKey, ...], tuple[OwnedKey, ...]]:
         """Restore what the ended run left, as the watch does."""
         return restore_pending_keys(self.ledger, self.cluster, self.run)
 
     def event_kinds(self) -> list[str]:
-        return [event.kind for event in self.ledger.journal(self.run_id).events()]
+        return self.view.event_kinds(self.run_id)
 
     def repeat(self, step: Callable[[], float | None], max_steps: int = 1_000) -> None:
         for _ in range(max_steps):
@@ -231,12 +248,7 @@ class Copy:
 
     @classmethod
     def of(cls, run: SimulatedRun) -> "Copy":
-        with (
-            closing(sqlite3.connect(str(run.ledger._engine.url.database))) as written,
-            closing(sqlite3.connect(":memory:")) as copied,
-        ):
-            written.backup(copied)
-            return cls(run, deepcopy(run.cluster), copied.serialize())
+        return cls(run, deepcopy(run.cluster), content_of(run.ledger))
 
     @contextmanager
     def opened(self) -> Iterator[SimulatedRun]:
@@ -254,12 +266,7 @@ def open_ledger(
     path = folder / "ledger.db"
     path.write_bytes(_empty_ledger().read_bytes() if content is None else content)
     ledger = Ledger.open(f"sqlite:///{path}", clock)
-
-    @sa.event.listens_for(ledger._engine, "connect")
-    def _hurry(connection: Any, _record: Any) -> None:
-        connection.execute("PRAGMA synchronous=OFF")
-
-    ledger._engine.dispose()
+    do_not_wait_for_the_disk(ledger)
     return ledger
 
 
@@ -272,48 +279,6 @@ def _empty_ledger() -> Path:
         _FOLDERS.append(tempfile.TemporaryDirectory())
         Ledger.open(f"sqlite:///{_FOLDERS[0].name}/ledger.db", lambda: START).close()
     return Path(_FOLDERS[0].name) / "ledger.db"
-
-
-def blame_trouble(ledger: Ledger, run_id: str) -> None:
-    """Have a run that settles after a person's cancel settle for trouble: it may go on later."""
-    of_run = runs.update().where(runs.c.run_id == run_id)
-    with ledger._engine.begin() as connection:
-        connection.execute(of_run.values(reason="a broker died"))
-
-
-def change_state(ledger: Ledger, run_id: str, to: RunState, reason: str = "") -> None:
-    """Change a run's state in a step of its own."""
-    with ledger.journal(run_id).step() as step:
-        step.change_state(to, reason)
-
-
-def restore_pending_keys(
-    ledger: Ledger, admin: ClusterAdmin, run: Run
-) -> tuple[tuple[TouchedKey, ...], tuple[TouchedKey, ...]]:
-    with ledger.step(run.cluster) as step:
-        return restore_pending(admin, ledger.journal(run.run_id), step.of_run(run.run_id))
-
-
-def let_step_locks_run_out(ledger: Ledger) -> None:
-    """Free every step lock, as if its 30 s had passed: they go by the database's own clock."""
-    with ledger._transactions.writing() as connection:
-        connection.execute(sa.text("UPDATE step_locks SET until = 0"))
-
-
-def set_database_clock(engine: sa.Engine, seconds: Callable[[], float]) -> None:
-    """Let a ledger in SQLite tell the time, in seconds since 1970, as the test does."""
-    engine.dispose()  # connections that have the clock of the machine
-
-    @sa.event.listens_for(engine, "connect")
-    def _replace_the_clock(connection: Any, _record: Any) -> None:
-        connection.create_function("strftime", 2, lambda *_: str(int(seconds())))
-
-
-def let_two_hours_pass(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Let the databases of ledgers that commands open be two hours ahead; return a time between."""
-    told = database_clock.database_time
-    monkeypatch.setattr(database_clock, "database_time", lambda by: told(by) + 2 * 3600)
-    return (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 
 
 def own_configs(cluster: SimulatedCluster) -> dict[ConfigResource, dict[str, str]]:

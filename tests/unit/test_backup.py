@@ -11,8 +11,9 @@ from pathlib import Path
 from counterpoise.ledger import Ledger
 from counterpoise.model.run import RunState
 from dev import local_processes
+from tests.support.ledger_view import let_step_locks_run_out
 from tests.support.postgres import Postgres
-from tests.support.runs import SimulatedRun, let_step_locks_run_out
+from tests.support.runs import SimulatedRun
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operate.md"
 

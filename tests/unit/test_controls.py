@@ -3,9 +3,8 @@ message.
 """
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,8 +18,13 @@ from counterpoise.model.document import to_document
 from counterpoise.model.run import Progress, RunState
 from counterpoise.model.run_progress import Link, RunProgress
 from tests.support.command_line import CommandLine
+from tests.support.ledger_view import (
+    bring_the_ledger_back,
+    change_state,
+    take_the_ledger_away,
+    update_progress,
+)
 from tests.support.pictures import cluster
-from tests.support.runs import change_state
 
 DOCUMENT = to_document(
     cluster(
@@ -255,22 +259,17 @@ def run_progress_of(copied: int) -> RunProgress:
     )
 
 
-def show_progress(ledger: Ledger, run_id: str, run_progress: RunProgress) -> None:
-    with ledger.journal(run_id).step() as step:
-        step.update_progress(run_progress)
-
-
 def test_following_a_run_prints_a_line_per_change_until_it_ends(
     shell: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, run_id = in_state(shell, RunState.RUNNING)
     with ledger_of(shell) as ledger:
-        show_progress(ledger, run_id, run_progress_of(150))
+        update_progress(ledger, run_id, run_progress_of(150))
         changes: Iterator[Callable[[], None]] = iter(
             [
                 lambda: None,
                 lambda: None,  # nothing new: no line
-                lambda: show_progress(
+                lambda: update_progress(
                     ledger,
                     run_id,
                     replace(run_progress_of(300), back_off_level=1, waits_for=""),
@@ -300,7 +299,7 @@ def test_following_a_run_prints_a_line_per_change_until_it_ends(
 def test_a_run_that_has_ended_has_no_time_left(shell: CommandLine) -> None:
     _, run_id = in_state(shell, RunState.RUNNING)
     with ledger_of(shell) as ledger:
-        show_progress(ledger, run_id, replace(run_progress_of(150), links=(), waits_for=""))
+        update_progress(ledger, run_id, replace(run_progress_of(150), links=(), waits_for=""))
         change_state(ledger, run_id, RunState.SETTLING)
         change_state(ledger, run_id, RunState.CANCELLED, "cancel by bob: month end")
     shown = shell.type("status", run_id).out
@@ -315,14 +314,11 @@ def test_a_ledger_that_comes_back_is_waited_for(
     def away() -> None:
         with ledger_of(shell) as ledger:
             change_state(ledger, run_id, RunState.DONE)
-        rename_table("runs", "away")
+        take_the_ledger_away(path)
 
-    def rename_table(old: str, new: str) -> None:
-        with closing(sqlite3.connect(shell.folder / "ledger.db")) as database:
-            database.execute(f"ALTER TABLE {old} RENAME TO {new}")
-
+    path = shell.folder / "ledger.db"
     events: Iterator[Callable[[], None]] = iter(
-        [lambda: None, away, lambda: rename_table("away", "runs")]
+        [lambda: None, away, lambda: bring_the_ledger_back(path)]
     )
     monkeypatch.setattr(repeating, "sleep", lambda _: next(events)())
     typed = shell.type("status", run_id, "--follow")

@@ -35,7 +35,7 @@ from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import TRANSITIONS, Run, RunState, Submission, TouchedKey
-from tests.support.runs import change_state
+from tests.support.ledger_view import change_state
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PLAN = RebalancePlan("demo", "id", "s1", Goal.LEADERS, (), "digest", (), (), LowerBound(0, 0, 0))

@@ -20,8 +20,8 @@ from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from tests.support.command_line import CommandLine
+from tests.support.ledger_view import change_state
 from tests.support.postgres import Postgres
-from tests.support.runs import change_state
 
 EARLY = datetime(2026, 1, 31, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -19,8 +19,9 @@ from counterpoise.ledger import Ledger
 from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
+from tests.support.ledger_view import let_step_locks_run_out
 from tests.support.postgres import Postgres
-from tests.support.runs import SimulatedRun, let_step_locks_run_out, own_configs, times_submitted
+from tests.support.runs import SimulatedRun, own_configs, times_submitted
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PLAN = RebalancePlan("demo", "id", "s1", Goal.LEADERS, (), "digest", (), (), LowerBound(0, 0, 0))

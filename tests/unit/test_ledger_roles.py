@@ -18,8 +18,9 @@ from counterpoise.ledger.schema import metadata
 from counterpoise.model.approval import Decision
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.run import RunState
+from tests.support.ledger_view import change_state
 from tests.support.postgres import Postgres
-from tests.support.runs import SimulatedRun, change_state
+from tests.support.runs import SimulatedRun
 from tests.unit.test_backup import command_of, typed
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -23,9 +23,10 @@ from counterpoise.reporting import fleet_json
 from counterpoise.services import audits, snapshots
 from tests.support.audits import connectivity, healthy, snapshot_of
 from tests.support.installations import installation_over
+from tests.support.ledger_view import change_state, update_progress
 from tests.support.open_metrics import parse
 from tests.support.pictures import cluster
-from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun, change_state
+from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun
 from tests.support.web import browser
 from tests.unit.test_fleet import balance, load
 
@@ -159,8 +160,8 @@ def test_a_run_is_told_from_its_question_to_its_end(
     change_state(ledger, run_id, RunState.RUNNING)
     progress = Progress(1, 4, 2, copied_bytes=300, total_bytes=1000, elections_left=0)
     observed_at = NOW - timedelta(seconds=10)
-    with ledger.journal(run_id).step() as step:
-        step.update_progress(RunProgress(observed_at, progress, rate_bytes_per_second=5_000_000))
+    observed = RunProgress(observed_at, progress, rate_bytes_per_second=5_000_000)
+    update_progress(ledger, run_id, observed)
     found = scraped(client)
     assert found["counterpoise_run_state"]["demo/running"] == 1.0
     assert found["counterpoise_run_remaining_bytes"] == {"demo": 700.0}
@@ -175,7 +176,7 @@ def test_throttle_keys_in_force_become_pending_restores_when_the_run_ends(tmp_pa
     cluster_name = run.plan.cluster
     run.ledger.pin_cluster(cluster_name, "picture-id")
     run.until_moving(run.driver())
-    keys = len(run.ledger.journal(run.run_id).touched())
+    keys = len(run.owned_keys())
     state = run.ledger.cluster_states([cluster_name])[cluster_name]
     assert (state.throttle_keys, state.pending_restores) == (keys, 0)
     change_state(run.ledger, run.run_id, RunState.SETTLING)

@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from counterpoise.model.control import Control
 from counterpoise.services.viewers import Viewer
 from counterpoise.web.forms import form_token
+from tests.support.ledger_view import LedgerView
 from tests.support.runs import SimulatedRun
 from tests.support.web import Started, browser, environment_in, record_starts
 from tests.unit.test_web_runs import moving, requests_of, simulated  # noqa: F401 - fixtures
@@ -120,7 +121,7 @@ def token_of(user: str) -> str:
 
 def written(made: SimulatedRun) -> list[Any]:
     """Return what acts write: requests, and events of the run."""
-    events = made.ledger.journal(made.run_id).events()
+    events = LedgerView.of(made.ledger).events(made.run_id)
     return [*made.ledger.requests("picture", made.run_id), *(event.kind for event in events)]
 
 

@@ -17,8 +17,8 @@ from counterpoise.model.severity import Severity
 from counterpoise.reporting.audit_page import audit_json
 from counterpoise.reporting.leader_balance import leader_balance_report
 from tests.support import hostile
+from tests.support.ledger_view import change_state
 from tests.support.pages import NOW, Pages
-from tests.support.runs import change_state
 from tests.support.series import Broker
 from tests.support.web import token_on
 from tests.unit.test_fleet import balance, load

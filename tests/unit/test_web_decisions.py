@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from counterpoise.installation import open_installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import ASKED, RunState
-from tests.support.runs import change_state
+from tests.support.ledger_view import add_event, change_state
 from tests.support.web import browser, token_on
 from tests.unit.test_web_plans import approvals_of, environment, new_plan, propose, run_id
 
@@ -160,7 +160,7 @@ def test_after_its_time_a_yes_is_refused(
     config = Path(environment["COUNTERPOISE_CONFIG"])
     config.write_text(config.read_text().replace("approval: {", "approval: {wait_for: 1s, "))
     with open_installation(environment=environment) as installation:
-        installation.ledger.journal(run_id).event(ASKED, new_plan().fingerprint)
+        add_event(installation.ledger, run_id, ASKED, new_plan().fingerprint)
         asked_at = installation.ledger.now()
         while installation.ledger.now() < asked_at + timedelta(seconds=1):
             pass

@@ -14,6 +14,7 @@ from counterpoise.model.request import Goal
 from counterpoise.model.run import MUST_NOT_RUN, NOT_VALIDATED, VALIDATED, RunState
 from counterpoise.services import runs
 from tests.support import hostile
+from tests.support.ledger_view import add_event
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 from tests.support.runs import SimulatedRun
@@ -42,7 +43,7 @@ def run_id(environment: dict[str, str]) -> str:
 
 def note(environment: dict[str, str], run_id: str, kind: str, text: str) -> None:
     with open_installation(environment=environment) as installation:
-        installation.ledger.journal(run_id).event(kind, text)
+        add_event(installation.ledger, run_id, kind, text)
 
 
 def approve(

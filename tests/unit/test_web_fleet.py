@@ -18,8 +18,8 @@ from counterpoise.reporting.audit_page import audit_json
 from counterpoise.reporting.fleet_page import fleet_json
 from counterpoise.services import requests
 from tests.support import hostile
+from tests.support.ledger_view import change_state
 from tests.support.pages import NOW, Pages
-from tests.support.runs import change_state
 from tests.support.series import Broker
 from tests.unit.test_fleet import balance, load
 

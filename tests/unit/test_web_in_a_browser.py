@@ -26,6 +26,7 @@ from counterpoise.web.app import HOME_SCRIPT, build_app
 from tests.support import hostile
 from tests.support.analysed_fleet import ANALYSED, SETTINGS, write_fleet
 from tests.support.browser import Visitor, chromium, folder_of_pictures
+from tests.support.ledger_view import add_event
 from tests.support.pages import Pages, nothing_to_move
 from tests.support.pictures import cluster, simulated
 from tests.support.runs import FOUR_BROKERS, SimulatedRun
@@ -119,7 +120,7 @@ def pages(folder: Path, moving: SimulatedRun) -> Pages:
             dag_id="kafka_rebalance",
             dag_run_id="manual__1",
         )
-        installation.ledger.journal(run.run_id).event(VALIDATED, plan.fingerprint)
+        add_event(installation.ledger, run.run_id, VALIDATED, plan.fingerprint)
     return made
 
 

@@ -11,6 +11,7 @@ from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.run import Run
 from counterpoise.services.ledger_entries import PAGE_ENTRIES
+from tests.support.ledger_view import add_event
 from tests.support.pages import NOW, Pages
 
 CLUSTERS = """
@@ -126,7 +127,7 @@ def test_long_lists_have_pages(pages: Pages) -> None:
     run = pages.propose("demo")
     with pages.installation() as installation:
         for number in range(PAGE_ENTRIES + 5):
-            installation.ledger.journal(run.run_id).event("note", f"number {number:03d}")
+            add_event(installation.ledger, run.run_id, "note", f"number {number:03d}")
     with pages.browser() as browser:
         first = browser.get("/ledger", params={"kind": "note", "cluster": "demo"})
         link = re.search(r'href="(/ledger\?[^"]*)" rel="next"', first.text)
@@ -145,7 +146,7 @@ def test_the_last_page_leads_to_no_older_one(pages: Pages, monkeypatch: pytest.M
     run = pages.propose("demo")
     with pages.installation() as installation:
         for number in range(PAGE_ENTRIES + 5):
-            installation.ledger.journal(run.run_id).event("note", f"number {number}")
+            add_event(installation.ledger, run.run_id, "note", f"number {number}")
     with pages.browser() as browser:
         page = browser.get("/ledger", params={"page": "2"}).text
         assert 'rel="next"' not in page and "narrow the filter" in page

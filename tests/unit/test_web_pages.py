@@ -18,9 +18,9 @@ from counterpoise.settings import clusters_file
 from counterpoise.web import responses
 from counterpoise.web.app import warm_up
 from tests.support import hostile, web
+from tests.support.ledger_view import change_state
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
-from tests.support.runs import change_state
 
 HOSTILE = '<meta http-equiv=refresh content="0;url=https://evil.example">'
 

@@ -21,6 +21,7 @@ from counterpoise.model.run import RunState
 from counterpoise.planning import make_plan
 from counterpoise.services import runs
 from tests.support import hostile
+from tests.support.ledger_view import add_event
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 from tests.support.web import browser, token_on
@@ -62,7 +63,7 @@ def propose(
             dag_run_id=dag_run_id,
         ).run_id
         if is_validated:
-            installation.ledger.journal(run_id).event("validated", plan.fingerprint)
+            add_event(installation.ledger, run_id, "validated", plan.fingerprint)
     return run_id
 
 

@@ -15,6 +15,7 @@ from counterpoise.model.control import Control
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
 from tests.support import hostile
+from tests.support.ledger_view import LedgerView
 from tests.support.runs import SimulatedRun
 from tests.support.web import browser, environment_in, token_on
 
@@ -67,7 +68,7 @@ def requests_of(made: SimulatedRun) -> list[Any]:
 
 def rows(made: SimulatedRun) -> tuple[int, int, int]:
     """Return how many rows of each kind a page could have written."""
-    events = made.ledger.journal(made.run_id).events()
+    events = LedgerView.of(made.ledger).events(made.run_id)
     return len(requests_of(made)), len(made.ledger.approvals_of(made.run_id)), len(events)
 
 

@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from counterpoise.errors import InputError
 from counterpoise.model.run import RunState
 from tests.support import hostile
+from tests.support.ledger_view import LedgerView
 from tests.support.runs import SimulatedRun
 from tests.support.web import (
     Started,
@@ -50,7 +51,7 @@ def send(client: TestClient, run_id: str, reason: str) -> tuple[int, str]:
 
 
 def events(made: SimulatedRun) -> list[str]:
-    return [event.kind for event in made.ledger.journal(made.run_id).events()]
+    return LedgerView.of(made.ledger).event_kinds(made.run_id)
 
 
 def test_an_ended_run_is_undone_by_a_dag_run(

@@ -1,0 +1,639 @@
+"""What suites want to know of a ledger, and the few things that they write into one.
+
+    view = LedgerView.of(ledger)              # or LedgerView.of_database(an sqlite3 connection)
+    view.pending_keys(run_id)                 # OwnedKey(resource, key, before, written, ...)
+    view.submitted(run_id)                    # Submitted(partition, target, is_unanswered, ...)
+
+    change_was_not_answered(ledger, run_id, keys)      # its process died in the call
+
+This file alone knows the tables and classes of the ledger, except for the tests of these. Reads are
+SQL, so that they also tell what the product's own reading leaves out. Writes go through a step.
+"""
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import sqlalchemy as sa
+
+from counterpoise.execution import late_moves, restore_pending
+from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
+from counterpoise.ledger import Journal, Ledger, Step, database_clock
+from counterpoise.ledger.run_states import set_state
+from counterpoise.ledger.schema import metadata
+from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.kafka import (
+    ConfigResource,
+    ConfigResourceType,
+    Reassignment,
+    ResourceKey,
+    Targets,
+)
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.run import Event, Run, RunState, TouchedKey
+from counterpoise.model.run_progress import Readings, RunProgress
+from counterpoise.undoing import WayBack, check_not_moved_again, check_undoable, find_way_back
+
+Query = Callable[[str, Mapping[str, object]], Iterable[Any]]
+
+# Rows that are only added, and that no decision of a run reads.
+_READ_BY_NO_DECISION: Final = {"events", "alembic_version", "questions"}
+TABLES: Final = tuple(table.name for table in metadata.sorted_tables)
+TABLES_OF_DECISIONS: Final = tuple(name for name in TABLES if name not in _READ_BY_NO_DECISION)
+# What grows with the moves of a run; deleted when the run counts no more.
+BULK_TABLES: Final = ("moves", "elections", "touched_keys")
+
+# Before and after each of these, a process may be killed at a point that has a name.
+NAMED_WRITES: Final = (
+    "change_state",
+    "touching",
+    "read_back",
+    "restored",
+    "restore_later",
+    "submitting",
+    "answered",
+    "unanswered",
+    "done",
+    "electing",
+    "update_progress",
+    "event",
+)
+# Every write of a step, each in a transaction of its own outside of `together`.
+STEP_WRITES: Final = (
+    "answer_received",
+    "answered",
+    "change_state",
+    "clear_unanswered_calls",
+    "done",
+    "electing",
+    "event",
+    "note_late_call",
+    "read_back",
+    "reopen_keys",
+    "restore_later",
+    "restored",
+    "sending",
+    "settled_late_calls",
+    "submitting",
+    "taken_back",
+    "touching",
+    "unanswered",
+    "update_progress",
+)
+JOURNAL_WRITES: Final = ("note_late_call",)  # without a step
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedKey:
+    """A config key that a run has written, or is about to write."""
+
+    run_id: str
+    resource: ConfigResource
+    key: str
+    before: str | None  # None: was not set at this resource
+    written: tuple[str, ...]  # entries of a list; or rates, the last one set last
+    is_unanswered: bool  # a call about it has no answer, and may still be applied
+    is_restored: bool
+    outcome: str  # how it was restored, or why it is not
+    shown_during: str | None  # as brokers showed it while it was ours
+    shown_after: str | None  # as brokers showed it after it was restored
+
+    @property
+    def resource_key(self) -> ResourceKey:
+        return self.resource, self.key
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A target that a run has submitted for a partition."""
+
+    run_id: str
+    partition: TopicPartition
+    target: tuple[int, ...]  # () where nothing of it can be in flight any more
+    is_unanswered: bool
+    has_arrived: bool  # as the run has seen it
+
+
+class LedgerView:
+    """What is in a ledger now, outside of any process of the product."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> "LedgerView":
+        engine = ledger._engine
+
+        def query(text: str, values: Mapping[str, object]) -> Iterable[Any]:
+            with engine.connect() as connection:
+                return connection.execute(sa.text(text), values).all()
+
+        return cls(query)
+
+    @classmethod
+    def of_database(cls, database: sqlite3.Connection) -> "LedgerView":
+        return cls(lambda text, values: database.execute(text, values).fetchall())
+
+    # -- runs
+
+    def states(self) -> dict[str, str]:
+        """Return the state of each run, by its id."""
+        return dict(tuple(row) for row in self._query("SELECT run_id, state FROM runs", {}))
+
+    def state(self, run_id: str) -> str:
+        """Return the state of a run; "" for a run that is not in the ledger."""
+        query = "SELECT state FROM runs WHERE run_id = :run_id"
+        return next((state for (state,) in self._query(query, {"run_id": run_id})), "")
+
+    def events(self, run_id: str) -> tuple[Event, ...]:
+        query = "SELECT at, kind, text FROM events WHERE run_id = :run_id ORDER BY id"
+        rows = self._query(query, {"run_id": run_id})
+        return tuple(Event(_moment(at), kind, text) for at, kind, text in rows)
+
+    def event_kinds(self, run_id: str) -> list[str]:
+        return [event.kind for event in self.events(run_id)]
+
+    def progress(self, run_id: str) -> RunProgress | None:
+        """Return the progress at the last observation; None before the first one."""
+        query = "SELECT body, readings FROM pulses WHERE run_id = :run_id"
+        for body, readings in self._query(query, {"run_id": run_id}):
+            read = Readings.from_json(readings) if readings else Readings()
+            return replace(RunProgress.from_json(body), readings=read)
+        return None
+
+    def observed_at(self, run_id: str) -> datetime | None:
+        query = "SELECT at FROM pulses WHERE run_id = :run_id"
+        return next((_moment(at) for (at,) in self._query(query, {"run_id": run_id})), None)
+
+    # -- config keys
+
+    def owned_keys(self, run_id: str | None = None) -> tuple[OwnedKey, ...]:
+        """Return the keys that a run, or any run, has written: by run, resource and key."""
+        query = (
+            "SELECT run_id, resource_type, resource_name, key, before_value, ours, "
+            "unanswered_call IS NOT NULL, restored_at IS NOT NULL, outcome, during_value, "
+            "after_value FROM touched_keys WHERE :run_id IN ('', run_id) "
+            "ORDER BY run_id, resource_type, resource_name, key"
+        )
+        return tuple(
+            OwnedKey(
+                run_id=of_run,
+                resource=_resource(kind, name),
+                key=key,
+                before=before,
+                written=tuple(filter(None, written.split(","))),
+                is_unanswered=bool(is_unanswered),
+                is_restored=bool(is_restored),
+                outcome=outcome,
+                shown_during=during,
+                shown_after=after,
+            )
+            for (
+                of_run,
+                kind,
+                name,
+                key,
+                before,
+                written,
+                is_unanswered,
+                is_restored,
+                outcome,
+                during,
+                after,
+            ) in self._query(query, {"run_id": run_id or ""})
+        )
+
+    def pending_keys(self, run_id: str | None = None) -> tuple[OwnedKey, ...]:
+        """Return the keys that are not restored yet."""
+        return tuple(key for key in self.owned_keys(run_id) if not key.is_restored)
+
+    def open_keys(self) -> tuple[OwnedKey, ...]:
+        """Return the keys of all runs that somebody still has to look after: not restored, or a
+        call may still change them.
+        """
+        late = {row[0] for row in self._query(_RUNS_WITH_LATE_CALLS, {})}
+        return tuple(
+            key
+            for key in self.owned_keys()
+            if not key.is_restored or key.is_unanswered or key.run_id in late
+        )
+
+    # -- moves
+
+    def submitted(self, run_id: str | None = None) -> tuple[Submitted, ...]:
+        """Return what a run, or any run, has submitted last of each partition, and the targets of
+        earlier calls that nobody has answered.
+        """
+        query = (
+            "SELECT run_id, topic, partition, target, open_targets, "
+            "answered_at IS NULL OR asked_broker_id IS NOT NULL, done_at IS NOT NULL "
+            "FROM moves WHERE :run_id IN ('', run_id) ORDER BY run_id, topic, partition"
+        )
+        found = []
+        for of_run, topic, number, target, others, is_unanswered, has_arrived in self._query(
+            query, {"run_id": run_id or ""}
+        ):
+            partition = TopicPartition(topic, number)
+            is_open = bool(is_unanswered)
+            last = _replicas(target or "")
+            found.append(Submitted(of_run, partition, last, is_open, bool(has_arrived)))
+            earlier = {_replicas(text) for text in (others or "").split(";") if text} - {last}
+            found += [Submitted(of_run, partition, to, True, False) for to in sorted(earlier)]
+        return tuple(found)
+
+    def submitted_partitions(self, run_id: str) -> set[TopicPartition]:
+        return {submitted.partition for submitted in self.submitted(run_id)}
+
+    def arrived(self, run_id: str | None = None) -> set[TopicPartition]:
+        """Return the partitions that a run, or any run, has seen at their target."""
+        return {s.partition for s in self.submitted(run_id) if s.has_arrived}
+
+    def late_calls(self, run_id: str) -> list[str]:
+        """Return the calls that a copy of the run made after the step had gone to another one, and
+        that the run was not settled for since.
+        """
+        query = (
+            "SELECT call FROM late_calls WHERE run_id = :run_id AND settled_at IS NULL ORDER BY id"
+        )
+        return [call for (call,) in self._query(query, {"run_id": run_id})]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many rows each table has that grows with the moves of a run."""
+        return {name: self.count(name) for name in BULK_TABLES}
+
+    def count(self, table: str) -> int:
+        ((count,),) = self._query(f"SELECT count(*) FROM {table}", {})
+        return int(count)
+
+
+_RUNS_WITH_LATE_CALLS: Final = "SELECT run_id FROM late_calls WHERE settled_at IS NULL"
+
+
+@lru_cache(maxsize=1_000)
+def _resource(kind: str, name: str) -> ConfigResource:
+    return ConfigResource(ConfigResourceType(kind), name)
+
+
+def _moment(stored: datetime | str) -> datetime:
+    """Times are stored as UTC, without a zone; a file has them as text."""
+    moment = datetime.fromisoformat(stored) if isinstance(stored, str) else stored
+    return moment.replace(tzinfo=UTC)
+
+
+def _replicas(text: str) -> tuple[int, ...]:
+    return tuple(map(int, filter(None, text.split(","))))
+
+
+# -- what the product makes of it
+
+
+def in_flight_as_ours(
+    ledger: Ledger,
+    run_id: str,
+    plan: RebalancePlan,
+    reassignments: Mapping[TopicPartition, Reassignment],
+) -> set[TopicPartition]:
+    """Return the partitions in flight that the ledger counts as moved by a run which has ended."""
+    submissions = ledger.journal(run_id).submissions()
+    return {move.topic_partition for move in late_moves(plan, reassignments, submissions)}
+
+
+def way_back_of(
+    ledger: Ledger, run: Run, plan: RebalancePlan, snapshot: ClusterSnapshot
+) -> WayBack:
+    """Return how a run can be undone. Raises RefusedError where it cannot."""
+    journal, later = ledger.journal(run.run_id), ledger.moved_after(run)
+    submissions = journal.submissions()
+    check_undoable(run, plan, submissions, later, journal.events(), rebase=False)
+    found = find_way_back(plan, submissions, later, snapshot, lambda *_: True)
+    check_not_moved_again(submissions, found.later)
+    return found
+
+
+def topic_id_of(ledger: Ledger, run_id: str, resource_key: ResourceKey) -> str:
+    """Return the id of the topic whose key a run has written; "" where it was never known."""
+    keys = ledger.journal(run_id).touched()
+    return next(key.topic_id for key in keys if key.resource_key == resource_key)
+
+
+def restore_pending_keys(
+    ledger: Ledger, admin: ClusterAdmin, run: Run
+) -> tuple[tuple[OwnedKey, ...], tuple[OwnedKey, ...]]:
+    """Restore what an ended run left, as the watch does; return what is restored, and what stays
+    pending.
+    """
+    with ledger.step(run.cluster) as step:
+        found = restore_pending(admin, ledger.journal(run.run_id), step.of_run(run.run_id))
+    restored, pending = (_owned(ledger, run.run_id, keys) for keys in found)
+    return restored, pending
+
+
+def _owned(ledger: Ledger, run_id: str, keys: Collection[TouchedKey]) -> tuple[OwnedKey, ...]:
+    known = {owned.resource_key: owned for owned in LedgerView.of(ledger).owned_keys(run_id)}
+    return tuple(known[key.resource_key] for key in keys)
+
+
+def settle_again_if_late(
+    ledger: Ledger,
+    run_id: str,
+    plan: RebalancePlan,
+    reassignments: Mapping[TopicPartition, Reassignment],
+) -> bool:
+    """Let a run that has ended settle once more where a call or a move of it came late, as the
+    watch does; return whether it does.
+    """
+    has_late_calls = bool(LedgerView.of(ledger).late_calls(run_id))
+    if not has_late_calls and not in_flight_as_ours(ledger, run_id, plan, reassignments):
+        return False
+    with ledger.journal(run_id).step() as step:
+        if has_late_calls:
+            step.reopen_keys()
+        step.change_state(RunState.SETTLING, "a move came late")
+    return True
+
+
+# -- writes
+
+
+def change_state(ledger: Ledger, run_id: str, to: RunState, reason: str = "") -> None:
+    """Change a run's state in a step of its own."""
+    with ledger.journal(run_id).step() as step:
+        step.change_state(to, reason)
+
+
+def change_state_without_the_lock(ledger: Ledger, run_id: str, to: RunState, at: datetime) -> None:
+    """Do what no process may do: change a run's state while another one holds the step."""
+    with ledger._transactions.for_run(run_id) as connection:
+        set_state(connection, run_id, to, "", at)
+
+
+@contextmanager
+def without_the_lock(step: Step) -> Iterator[None]:
+    """Do what no process may do: write what a step records, whoever holds it now."""
+    lock = step.lock
+    with lock.transactions.for_cluster(lock.cluster) as lock.connection:
+        yield
+    lock.connection = None
+
+
+def blame_trouble(ledger: Ledger, run_id: str) -> None:
+    """Have a run that settles after a person's cancel settle for trouble: it may go on later."""
+    _write(ledger, "UPDATE runs SET reason = 'a broker died' WHERE run_id = :run_id", run_id=run_id)
+
+
+def add_event(ledger: Ledger, run_id: str, kind: str, text: str) -> None:
+    ledger.journal(run_id).event(kind, text)
+
+
+def update_progress(ledger: Ledger, run_id: str, progress: RunProgress) -> None:
+    with ledger.journal(run_id).step() as step:
+        step.update_progress(progress)
+
+
+def was_observed_last_at(ledger: Ledger, run_id: str, at: datetime) -> None:
+    """Let the last observation of a run be so old."""
+    observed = at.astimezone(UTC).replace(tzinfo=None)
+    text = sa.text("UPDATE pulses SET at = :at WHERE run_id = :run_id")
+    of_run = text.bindparams(sa.bindparam("at", observed, sa.DateTime), run_id=run_id)
+    with ledger._engine.begin() as connection:
+        assert connection.execute(of_run).rowcount == 1
+
+
+def own_key(
+    ledger: Ledger,
+    run_id: str,
+    resource_key: ResourceKey,
+    written: str,
+    *,
+    before: str | None = None,
+    topic_id: str = "",
+) -> None:
+    """Let a run record the intent to write a key."""
+    resource, key = resource_key
+    with ledger.journal(run_id).step() as step:
+        step.touching([TouchedKey(resource, key, topic_id, before, written)])
+
+
+def change_was_not_answered(ledger: Ledger, run_id: str, keys: Collection[OwnedKey]) -> None:
+    """Let a process of a run die in a call that changes keys: it may have been applied, or be."""
+    with ledger.journal(run_id).step() as step:
+        step.sending(_touched(ledger, run_id, keys))
+
+
+def submit_was_not_answered(
+    ledger: Ledger,
+    run_id: str,
+    targets: Targets,
+    *,
+    broker_id: int | None = None,
+    is_over: bool = False,
+) -> None:
+    """Let a run reassign partitions, or cancel that, in a call that nobody answered: it may have
+    been applied, or be.
+
+    `broker_id` is the broker that was asked, where it is known. With `is_over`, the run has ended
+    since and nothing was in flight then.
+    """
+    with ledger.journal(run_id).step() as step:
+        step.submitting(targets)
+        if broker_id is not None:
+            step.unanswered(targets, broker_id)
+        if is_over:
+            step.in_order(targets)
+
+
+def submit_was_answered(ledger: Ledger, run_id: str, targets: Targets) -> None:
+    """Let a run reassign partitions, or cancel that, in a call that was answered."""
+    with ledger.journal(run_id).step() as step:
+        step.submitting(targets)
+        step.answered(targets)
+
+
+def note_late_call(ledger: Ledger, run_id: str, call: str = "config change") -> None:
+    """Let a copy of a run note that it made a call after the step had gone to another one."""
+    ledger.journal(run_id).note_late_call(call)
+
+
+def reopen_keys(ledger: Ledger, run_id: str, keys: Collection[OwnedKey]) -> None:
+    """Let keys that were restored count as not restored any more."""
+    with ledger.journal(run_id).step() as step:
+        step.reopen_keys(_touched(ledger, run_id, keys))
+
+
+def _touched(ledger: Ledger, run_id: str, keys: Collection[OwnedKey]) -> list[TouchedKey]:
+    wanted = {key.resource_key for key in keys}
+    return [key for key in ledger.journal(run_id).touched() if key.resource_key in wanted]
+
+
+def count_as_open(ledger: Ledger) -> dict[str, int]:
+    """Let a move count as not arrived, another one as not answered, and the keys of broker 4 as not
+    restored; return how many rows of each table are open now.
+    """
+    not_arrived = _write(ledger, "UPDATE moves SET done_at = NULL WHERE partition = 0")
+    not_answered = _write(
+        ledger,
+        "UPDATE moves SET asked_broker_id = 3 WHERE partition = 1 AND done_at IS NOT NULL",
+    )
+    not_restored = _write(
+        ledger, "UPDATE touched_keys SET restored_at = NULL WHERE resource_name = '4'"
+    )
+    assert not_arrived and not_answered and not_restored
+    return {"moves": not_arrived + not_answered, "touched_keys": not_restored}
+
+
+def forge_rate(path: Path, rate_bytes_per_second: int) -> None:
+    """Let somebody with write access to the file of a ledger ask for a rate."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(
+            'INSERT INTO requests (cluster, run_id, control, "by", why, at, rate_bytes_per_second) '
+            "SELECT cluster, run_id, 'rate', 'alice', 'x', (SELECT max(at) FROM approvals), ? "
+            "FROM runs",
+            (rate_bytes_per_second,),
+        )
+
+
+def rename_table(path: Path, old: str, new: str) -> None:
+    """Take a table of a ledger's file away, or bring it back."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"ALTER TABLE {old} RENAME TO {new}")
+
+
+def take_the_ledger_away(path: Path) -> None:
+    rename_table(path, "runs", "away")
+
+
+def bring_the_ledger_back(path: Path) -> None:
+    rename_table(path, "away", "runs")
+
+
+def _write(ledger: Ledger, text: str, **values: object) -> int:
+    with ledger._engine.begin() as connection:
+        return connection.execute(sa.text(text), values).rowcount
+
+
+# -- the step lock, and the database's clock
+
+
+def let_step_locks_run_out(ledger: Ledger) -> None:
+    """Free every step lock, as if its 30 s had passed: they go by the database's own clock."""
+    with ledger._transactions.writing() as connection:
+        connection.execute(sa.text(_FREE_STEP_LOCKS))
+
+
+def let_step_locks_of_a_file_run_out(path: Path) -> None:
+    """The same, where another process has the ledger open."""
+    with closing(sqlite3.connect(path, timeout=30)) as database, database:
+        database.execute(_FREE_STEP_LOCKS)
+
+
+_FREE_STEP_LOCKS: Final = "UPDATE step_locks SET until = 0"
+
+
+def fail_the_next_transaction(ledger: Ledger) -> None:
+    """Let the connection be lost that the next transaction begins with."""
+
+    def lost(_connection: sa.Connection) -> None:
+        sa.event.remove(ledger._engine, "begin", lost)
+        raise sa.exc.OperationalError("BEGIN", None, Exception("the connection is closed"))
+
+    sa.event.listen(ledger._engine, "begin", lost, insert=True)
+
+
+def content_of(ledger: Ledger) -> bytes:
+    """Return all that a ledger in a file has committed, as a file."""
+    with (
+        closing(sqlite3.connect(str(ledger._engine.url.database))) as written,
+        closing(sqlite3.connect(":memory:")) as copied,
+    ):
+        written.backup(copied)
+        return copied.serialize()
+
+
+def do_not_wait_for_the_disk(ledger: Ledger) -> None:
+    @sa.event.listens_for(ledger._engine, "connect")
+    def _hurry(connection: Any, _record: Any) -> None:
+        connection.execute("PRAGMA synchronous=OFF")
+
+    ledger._engine.dispose()
+
+
+@contextmanager
+def held_step(ledger: Ledger, run_id: str) -> Iterator[None]:
+    """Let another process work on a run meanwhile."""
+    with ledger.journal(run_id).step():
+        yield
+
+
+def set_database_clock(engine: sa.Engine, seconds: Callable[[], float]) -> None:
+    """Let a ledger in SQLite tell the time, in seconds since 1970, as the test does."""
+    engine.dispose()  # connections that have the clock of the machine
+
+    @sa.event.listens_for(engine, "connect")
+    def _replace_the_clock(connection: Any, _record: Any) -> None:
+        connection.create_function("strftime", 2, lambda *_: str(int(seconds())))
+
+
+def tell_time(ledger: Ledger, clock: Callable[[], datetime]) -> None:
+    """Let a ledger that is open go by another clock."""
+    ledger._transactions.clock = clock
+
+
+def let_all_databases_tell(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], datetime]) -> None:
+    """Let the databases of all ledgers tell the time as the test does."""
+    monkeypatch.setattr(database_clock, "database_time", lambda _: clock().timestamp())
+
+
+def let_two_hours_pass(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let the databases of ledgers that commands open be two hours ahead; return a time between."""
+    told = database_clock.database_time
+    monkeypatch.setattr(database_clock, "database_time", lambda by: told(by) + 2 * 3600)
+    return (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+
+
+# -- where a process can be stopped
+
+
+def is_in_a_transaction(step: Any) -> bool:
+    """Return whether what a step writes now belongs to a transaction that began before."""
+    return step.lock.connection is not None
+
+
+def before_taking_the_step(patch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
+    """Let something happen right before a process of a run takes the step."""
+    _before(patch, Journal, "step", action)
+
+
+def before_reading_pending_keys(patch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
+    """Let something happen while a step that has observed the cluster reads what is to restore."""
+    _before(patch, Journal, "pending_restores", action)
+
+
+def before_recording_keys(patch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
+    """Let something happen before a step records the intent to write keys."""
+    _before(patch, Step, "touching", action)
+
+
+def before_recording_targets(patch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
+    """Let something happen before a step records the intent to submit."""
+    _before(patch, Step, "submitting", action)
+
+
+def before_recording_no_answer(patch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
+    """Let something happen before a step records that nobody answered what it submitted."""
+    _before(patch, Step, "unanswered", action)
+
+
+def _before(patch: pytest.MonkeyPatch, kind: type, name: str, action: Callable[[], None]) -> None:
+    method = getattr(kind, name)
+
+    def stopped(*args: Any, **more: Any) -> Any:
+        action()
+        return method(*args, **more)
+
+    patch.setattr(kind, name, stopped)
