@@ -1,6 +1,7 @@
 """After a run: is the cluster as planned, and may the brokers that were emptied be stopped?
 
-    problems = find_problems(plan, snapshot, touched)      # an empty tuple means: verified
+    compared = compare(plan, snapshot, touched)
+    compared.problems      # an empty tuple means: verified
     verdict = judge_removal(plan.broker_ids, replicas, voter_ids)
     verdict.is_safe
 
@@ -11,29 +12,60 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.run import TouchedKey
 from counterpoise.model.words import pluralize
 
 
-def find_problems(
-    plan: RebalancePlan, snapshot: ClusterSnapshot, touched: Sequence[TouchedKey] | None = None
-) -> tuple[str, ...]:
-    """Return a sentence per planned partition that is elsewhere, led by another broker or moving.
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How the cluster differs from a plan, a sentence for each difference.
+
+    `problems` are partitions that are elsewhere, led by another broker or moving, and config keys
+    that are not as before the run; `gone` are topics that were deleted or created again since.
+    """
+
+    as_planned: int  # partitions
+    problems: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+def compare(
+    plan: RebalancePlan, snapshot: ClusterSnapshot, touched: Sequence[TouchedKey] = ()
+) -> Comparison:
+    """Compare a snapshot with a plan.
 
     `touched` adds the config keys of a run that has ended: each must be as it was before.
-    Partitions whose topic was deleted are no problem: there is nothing left to move.
     """
-    placements = _placements(plan, snapshot)
-    problems = [problem for placement in placements if (problem := _find_problem(placement))]
-    for key in touched or ():
+    problems: list[str] = []
+    found = 0
+    for placement in _placements(plan, snapshot):
+        found += 1
+        if problem := _find_problem(placement):
+            problems.append(problem)
+    as_planned = found - len(problems)
+    for key in touched:
         if key.restored_at is None or key.after_value != key.before_value:
             name = f"{key.resource.type} {key.resource.name}: {key.key}"
             problems.append(
                 f"{name} is {key.after_value!r}, before the run it was {key.before_value!r} "
                 f"({key.outcome})"
             )
-    return tuple(problems)
+    return Comparison(as_planned, tuple(problems), tuple(_topics_gone(plan, snapshot)))
+
+
+def _topics_gone(plan: RebalancePlan, snapshot: ClusterSnapshot) -> Iterator[str]:
+    topic_ids = snapshot.topic_ids
+    for topic, moves in grouped((move.topic, move) for move in plan.moves).items():
+        partitions = pluralize(len(moves), "partition")
+        if topic not in topic_ids:
+            yield f"topic {topic} was deleted: {partitions} of the plan cannot be compared"
+        elif moves[0].is_of_another_topic(topic_ids[topic]):
+            yield (
+                f"topic {topic} was deleted and created again: {partitions} of the plan cannot be "
+                "compared"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.support.kafka_facts import (
     ON_A_SHARED_DISK,
     configs,
     configs_now,
+    delete_topics,
     is_copying,
     leaders_per_broker,
     ongoing_reassignments,
@@ -238,3 +240,76 @@ def test_status_lists_every_run_with_who_decided(kafka: LocalKafka, shell: Comma
         "not today",
     )
     assert "rejected by alice" in shell.type("status", "--cluster", "demo").out
+
+
+def imported(
+    shell: CommandLine, name: str, wanted: Mapping[str, Sequence[int]], rate: str = "50MB/s"
+) -> Path:
+    """An approved plan that gives these partitions (`orders-0`) these replicas."""
+    plan, reassignment = shell.folder / f"{name}.json", shell.folder / "r.json"
+    rows = [
+        {"topic": topic, "partition": int(partition), "replicas": list(replicas)}
+        for (topic, _, partition), replicas in (
+            (name.rpartition("-"), replicas) for name, replicas in wanted.items()
+        )
+    ]
+    reassignment.write_text(json.dumps({"version": 1, "partitions": rows}))
+    typed = shell.type("import", reassignment, "--cluster", "demo", "--out", plan)
+    assert typed.code == 0, typed.err
+    typed = shell.type("approve", plan, "--rate", rate, "--reason", "test")
+    assert typed.code == 0, typed.err
+    return plan
+
+
+def executed(shell: CommandLine, plan: Path) -> None:
+    typed = shell.type("execute", plan)
+    assert typed.code == 0, typed.out + typed.err
+
+
+def test_what_was_cancelled_and_undone_is_proposed_again_and_starts(
+    kafka: LocalKafka, shell: CommandLine
+) -> None:
+    """What the undo has emptied is not kept empty of the plan that it has undone."""
+    create_topics(kafka.bootstrap_string, [TopicSpec("again", [(1, 2, 3)] * 2)])
+    fill(kafka.bootstrap_string, "again", {0: 1000, 1: 5 * MB})
+    before = placement(kafka)
+    plan = imported(shell, "there", {"again-0": (4, 2, 3), "again-1": (4, 2, 3)}, "100kB/s")
+    with start(shell, "execute", plan) as process:
+        wait_until(lambda: placement(kafka)["again-0"][0] == (4, 2, 3), "again-0 to move", 120)
+        assert shell.type("cancel", plan, "--why", "wrong week").code == 0
+        assert process.wait(120) == 1
+    assert placement(kafka)["again-1"][0] == (1, 2, 3)
+    back = shell.folder / "back.json"
+    assert shell.type("undo", plan, "--why", "wrong week", "--out", back).code == 0
+    assert shell.type("approve", back, "--rate", "50MB/s", "--reason", "test").code == 0
+    executed(shell, back)
+    assert placement(kafka)["again-0"][0] == before["again-0"][0]
+    refused = shell.type("execute", plan)
+    assert refused.code == 1 and "counterpoise propose" in refused.err
+    assert shell.type("propose", plan).code == 0
+    assert shell.type("approve", plan, "--rate", "50MB/s", "--reason", "test").code == 0
+    executed(shell, plan)
+    assert shell.type("verify", plan).out == "demo is as planned: 2 partitions, leaders included\n"
+
+
+def test_verify_counts_what_it_found_and_names_deleted_topics(
+    kafka: LocalKafka, shell: CommandLine
+) -> None:
+    create_topics(
+        kafka.bootstrap_string, [TopicSpec("kept", [(1, 2)]), TopicSpec("gone", [(1, 2)])]
+    )
+    plan = imported(shell, "turned", {"kept-0": (2, 1), "gone-0": (2, 1)})
+    executed(shell, plan)
+    delete_topics(kafka, {"gone"})
+    typed = shell.type("verify", plan)
+    assert (typed.code, typed.out.splitlines()) == (
+        1,
+        [
+            "topic gone was deleted: 1 partition of the plan cannot be compared",
+            "demo: 1 of 2 partitions as planned, leaders included",
+        ],
+    )
+    create_topics(kafka.bootstrap_string, [TopicSpec("gone", [(2, 1)])])
+    typed = shell.type("verify", plan)
+    assert typed.code == 1
+    assert "topic gone was deleted and created again: 1 partition of the plan" in typed.out

@@ -118,9 +118,12 @@ def _why_closed(installation: Installation, run: Run, arguments: argparse.Namesp
     if run.state is RunState.DONE:
         return f"run {run.run_id} of this plan is done; a plan runs once. Make a new plan"
     when = "" if run.closed_at is None else f" on {format_moment(run.closed_at)}"
-    if run.state is RunState.CANCELLED:
-        return f"run {run.run_id} of this plan was cancelled{when} ({run.reason}): make a new plan"
     again = f"propose this one again (`{command_line(arguments, 'propose', arguments.plan)}`)"
+    if run.state is RunState.CANCELLED:
+        return (
+            f"run {run.run_id} of this plan was cancelled{when} ({run.reason}): make a new plan, "
+            f"or, where all is as it was planned from, {again}"
+        )
     if run.state is RunState.SUPERSEDED:
         return (
             f"run {run.run_id} of this plan was {run.reason}{when}: execute that newer plan "
@@ -182,20 +185,26 @@ def _verify(arguments: argparse.Namespace, console: Console) -> int:
     installation, _ = installation_for(arguments, plan)
     removal = None
     with installation:
-        problems = verification.find_problems(installation, plan)
+        compared = verification.compare(installation, plan)
         if plan.goal is Goal.REMOVE_BROKERS:
             removal = verification.removal_verdict(installation, plan)
-    as_planned = (
-        f"{plan.cluster} is as planned: {pluralize(len(plan.moves), 'partition')}, leaders included"
-    )
+    problems = (*compared.gone, *compared.problems)
+    as_planned, planned = compared.as_planned, len(plan.moves)
+    if problems:
+        of_plan = pluralize(planned, "partition")
+        verified = f"{plan.cluster}: {as_planned} of {of_plan} as planned, leaders included"
+    else:
+        count = pluralize(as_planned, "partition")
+        verified = f"{plan.cluster} is as planned: {count}, leaders included"
     value = {
         "cluster": plan.cluster,
         "fingerprint": plan.fingerprint,
+        "as_planned": as_planned,
         "problems": list(problems),
         "removal": asdict(removal) | {"is_safe": removal.is_safe} if removal else None,
     }
     lines = removal.lines() if removal else ()
-    print_answer(arguments, console, value, *lines, *(problems or (as_planned,)))
+    print_answer(arguments, console, value, *lines, *problems, verified)
     return 1 if problems or (removal and not removal.is_safe) else 0
 
 

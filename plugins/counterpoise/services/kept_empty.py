@@ -65,14 +65,19 @@ def plan_without(
 def check_kept_empty(installation: Installation, plan: RebalancePlan) -> None:
     """Raise RefusedError for a plan that sends something to a broker that is kept empty.
 
-    The undo of the run that emptied it may: it releases the broker when it is done.
+    The undo of the run that emptied it may, and so may what that run has undone: they release the
+    broker when they are done.
     """
     kept_empty = installation.active_requests(plan.cluster).kept_empty
     wanted = kept_empty.keys() & plan.receiving_broker_ids
-    if wanted and plan.undoes:
-        undone = installation.ledger.runs(fingerprint=plan.undoes)
-        by_undone = {emptied_by(run.run_id) for run in undone}
-        wanted = {broker_id for broker_id in wanted if kept_empty[broker_id].why not in by_undone}
+    if wanted:
+        turned_around = {
+            emptied_by(run.run_id)
+            for run in installation.ledger.runs(cluster=plan.cluster, were_started=True)
+            if run.fingerprint == plan.undoes
+            or installation.plan_of(run).undoes == plan.fingerprint
+        }
+        wanted = {one for one in wanted if kept_empty[one].why not in turned_around}
     _refuse(plan.cluster, kept_empty, wanted)
 
 

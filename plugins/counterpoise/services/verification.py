@@ -24,7 +24,7 @@ from counterpoise.model.run import ENDED_BY_PEOPLE, Run, RunState, TouchedKey
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import pluralize
 from counterpoise.services.snapshots import fresh_snapshot
-from counterpoise.verification import RemovalVerdict, judge_removal
+from counterpoise.verification import Comparison, RemovalVerdict, judge_removal
 from counterpoise.views.pages import run_report
 
 if TYPE_CHECKING:
@@ -41,19 +41,22 @@ def verify(installation: Installation, run_id: str, fingerprint: str) -> None:
     which command comes next.
     """
     _, plan = installation.run_and_plan(run_id, fingerprint)
-    problems = find_problems(installation, plan)
+    compared = compare(installation, plan)
+    problems = compared.problems
     removal = removal_verdict(installation, plan) if plan.goal is Goal.REMOVE_BROKERS else None
     if removal and not removal.is_safe:
         problems += removal.lines()
     if problems:
         raise RefusedError(list_complaints(f"{plan.cluster} is not as planned", problems))
+    for line in compared.gone:  # there is nothing left to move
+        _LOGGER.warning(line)
     for line in removal.lines() if removal else ():
         _LOGGER.info(line)
 
 
-def find_problems(installation: Installation, plan: RebalancePlan) -> tuple[str, ...]:
-    """Return what in a fresh snapshot is not as planned, and which config keys of an ended run are
-    not as before.
+def compare(installation: Installation, plan: RebalancePlan) -> Comparison:
+    """Compare a fresh snapshot with the plan, and the config keys of an ended run with those
+    before it.
     """
     runs = installation.ledger.runs(fingerprint=plan.fingerprint)
     ended = [run for run in runs if run.closed_at]
@@ -63,19 +66,19 @@ def find_problems(installation: Installation, plan: RebalancePlan) -> tuple[str,
 
 def _compared(
     installation: Installation, plan: RebalancePlan, touched: Sequence[TouchedKey]
-) -> tuple[ClusterSnapshot, tuple[str, ...]]:
-    """Return a fresh snapshot and what in it is not as planned.
+) -> tuple[ClusterSnapshot, Comparison]:
+    """Return a fresh snapshot, compared with the plan.
 
     A difference counts when a second snapshot has one, too: the metadata of the broker that
     responds may be behind.
     """
     fresh = fresh_snapshot(installation, plan.cluster)
-    problems = verification.find_problems(plan, fresh, touched)
-    if problems:
+    compared = verification.compare(plan, fresh, touched)
+    if compared.problems:
         time.sleep(_SECONDS_BETWEEN_OBSERVATIONS)
         fresh = fresh_snapshot(installation, plan.cluster)
-        problems = verification.find_problems(plan, fresh, touched)
-    return fresh, problems
+        compared = verification.compare(plan, fresh, touched)
+    return fresh, compared
 
 
 def removal_verdict(installation: Installation, plan: RebalancePlan) -> RemovalVerdict:
@@ -156,10 +159,12 @@ def report_run(installation: Installation, run_id: str) -> str:
     journal = installation.ledger.journal(run_id)
     approvals = installation.ledger.approvals_of(run_id)
     done = journal.finished()
+    problems: tuple[str, ...] = ()
     if run.state is RunState.DONE:
-        fresh, problems = _compared(installation, plan, journal.touched())
+        fresh, compared = _compared(installation, plan, journal.touched())
+        problems = compared.problems
     else:
-        fresh, problems = fresh_snapshot(installation, run.cluster), ()
+        fresh = fresh_snapshot(installation, run.cluster)
     report = RunReport(
         run=run,
         plan=plan,
