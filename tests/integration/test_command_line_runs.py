@@ -2,11 +2,14 @@
 Kafka's own tools.
 """
 
+import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from counterpoise.installation import open_installation
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics, fill
 from dev.local_processes import wait_until
 from tests.support.command_line import CommandLine
@@ -115,20 +119,26 @@ def test_an_expired_approval_a_wrong_rate_and_a_full_store_change_nothing(
     assert not ongoing_reassignments(kafka)
 
 
-def start(shell: CommandLine, *words: str | Path) -> subprocess.Popen[str]:
-    """A command in a process of its own, to be killed."""
-    command = [
-        sys.executable,
-        "-c",
-        "from counterpoise.cli.main import run; run()",
-        *map(str, words),
-    ]
+RUN = "from counterpoise.cli.main import run; run()"
+IMPATIENT = f"from counterpoise.cli import repeating; repeating.PATIENCE_SECONDS = 3.0; {RUN}"
+
+
+def start(
+    shell: CommandLine, *words: str | Path, code: str = RUN, terminal: int | None = None
+) -> subprocess.Popen[str]:
+    """A command in a process of its own, to be killed; at a terminal, where it is given one."""
+
+    def take_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(1, termios.TIOCSCTTY, 0)
+
     return subprocess.Popen(
-        command,
+        [sys.executable, "-c", code, *map(str, words)],
         env=os.environ | shell.environment,
-        stdout=subprocess.PIPE,
+        stdout=subprocess.PIPE if terminal is None else terminal,
         stderr=subprocess.STDOUT,
         text=True,
+        preexec_fn=None if terminal is None else take_terminal,
     )
 
 
@@ -313,3 +323,46 @@ def test_verify_counts_what_it_found_and_names_deleted_topics(
     typed = shell.type("verify", plan)
     assert typed.code == 1
     assert "topic gone was deleted and created again: 1 partition of the plan" in typed.out
+
+
+def test_every_end_that_is_none_says_what_is_left(kafka: LocalKafka, shell: CommandLine) -> None:
+    """Ctrl-C, a closed terminal, a full disk of the ledger."""
+    create_topics(kafka.bootstrap_string, [TopicSpec("left", [(1, 2, 3)] * 2)])
+    fill(kafka.bootstrap_string, "left", dict.fromkeys(range(2), 5 * MB))
+    before = configs(kafka)
+    plan = imported(shell, "left", {f"left-{p}": (4, 2, 3) for p in (0, 1)}, "20kB/s")
+
+    def are_moving() -> bool:
+        return len(ongoing_reassignments(kafka).splitlines()) == 3  # with a heading
+
+    with start(shell, "execute", plan) as process:
+        wait_until(are_moving, "partitions to move", 240)
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=60)[0]
+    keys = len(throttles(configs(kafka)))
+    left = f"2 partitions keep moving, throttled; {keys} throttle keys stay set"
+    assert process.returncode == -signal.SIGINT
+    assert f"{left}. The same command goes on with it, `counterpoise settle " in told
+
+    ours, theirs = os.openpty()
+    with start(shell, "execute", plan, terminal=theirs) as process:
+        os.close(theirs)
+        wait_until(lambda: b"2 in flight" in os.read(ours, 100_000), "the run to be shown", 120)
+        os.close(ours)
+        assert process.wait(60) == -signal.SIGHUP
+    (run,) = json.loads(shell.type("status", "--json").out)
+    with shell._environment(), open_installation() as installation:
+        events = installation.ledger.journal(run["run_id"]).events()
+    assert [event.text for event in events if event.kind == "process ended"] == [left, left]
+
+    with start(shell, "execute", plan, code=IMPATIENT) as process:
+        assert process.stdout is not None
+        wait_until(lambda: "2 in flight" in process.stdout.readline(), "the run to be shown", 120)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, 0))
+        told = process.communicate(timeout=120)[0]
+    assert process.returncode == 3, told
+    assert f"{left}. The same command goes on with it" in told
+
+    assert shell.type("rate", plan, "50MB/s", "--why", "to see the end of it").code == 0
+    executed(shell, plan)
+    assert configs(kafka) == before

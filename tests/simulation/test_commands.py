@@ -46,7 +46,8 @@ def interrupted(
     with interrupted_while_moving(kafka):
         stopped = shell.type("execute", path)
     assert stopped.code == 130
-    assert "is still under way: the same command goes on with it" in stopped.out
+    assert "partitions keep moving, throttled; " in stopped.err
+    assert "throttle keys stay set. The same command goes on with it, `counter" in stopped.err
     assert kafka.list_reassignments() and own_configs(kafka)
     return path
 
@@ -154,7 +155,7 @@ def test_execute_that_is_interrupted_while_it_waits_to_start_says_that_nothing_i
     with ledger.step("demo"):
         stopped = shell.type("execute", path)
     assert stopped.code == 130
-    assert "is approved: nothing of it is under way" in stopped.out
+    assert stopped.err.startswith("nothing of run ") and "is under way" in stopped.err
     assert own_configs(kafka) == {}
 
 
@@ -196,9 +197,11 @@ def test_a_run_that_lost_a_permission_is_named_by_the_watch_until_it_has_ended(
         patch.setattr(repeating, "sleep", advance_without_permission)
         ended = shell.type("execute", path)
     assert ended.code == 3 and "DescribeConfigs" in ended.err
+    assert "partitions keep moving, throttled; " in ended.err
     kafka.unreadable_topics = set()
     number_of_keys = sum(map(len, own_configs(kafka).values()))
     assert number_of_keys > 0
+    assert f"{number_of_keys} throttle keys stay set" in ended.err
     (run,) = json.loads(shell.type("status", "--json").out)
     watched = shell.type("watch", "--cluster", "demo")
     assert watched.code == 0, watched.err

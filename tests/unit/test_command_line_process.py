@@ -215,7 +215,7 @@ planning.read_plan = wait
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_end_a_command_without_a_word(number: signal.Signals, folder: Path) -> None:
     process = subprocess.Popen(
         command("show", "plan.json", before=WAITING),

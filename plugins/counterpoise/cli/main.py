@@ -45,7 +45,7 @@ from counterpoise.model.safe_text import indented, is_broken_text, one_line
 _EPILOG = (
     'exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 2 usage or input; 3 '
     "trouble with the cluster, the store, the ledger or the output; 70 a mistake in Counterpoise; "
-    "130, 141, 143 ended by Ctrl-C, a closed pipe, SIGTERM\n"
+    "129, 130, 141, 143 ended by a closed terminal, Ctrl-C, a closed pipe, SIGTERM\n"
     "environment: COUNTERPOISE_CONFIG, COUNTERPOISE_CONNECTIONS, COUNTERPOISE_STORE and "
     "COUNTERPOISE_LEDGER, the last two also by a command (..._CMD) or from a file (..._FILE); "
     "COUNTERPOISE_HOME for the defaults of all"

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict
 
 from rich.console import Console
@@ -20,14 +20,13 @@ from counterpoise.cli.common import (
     print_answer,
     print_json,
     read_plan,
-    stderr_console,
     who,
 )
 from counterpoise.cli.following import Display
 from counterpoise.cli.repeating import repeat, retried
+from counterpoise.cli.unfinished import saying_what_is_left
 from counterpoise.errors import (
     HaltedError,
-    LedgerError,
     NotApprovedError,
     RefusedError,
     StepExpiredError,
@@ -37,7 +36,7 @@ from counterpoise.installation import Installation
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.request import Goal
-from counterpoise.model.run import CLOSED_STATES, UNDER_WAY_STATES, Run, RunState
+from counterpoise.model.run import CLOSED_STATES, Run, RunState
 from counterpoise.model.words import pluralize
 from counterpoise.services import execution, requests, runs, verification
 from counterpoise.units import format_moment
@@ -79,16 +78,10 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
         if run.state in CLOSED_STATES:
             raise RefusedError(_why_closed(installation, run, arguments))
         progress = console_for_people(arguments, console)
-        try:
+        settle = command_line(arguments, "settle", run.run_id)
+        go_on = f"The same command goes on with it, `{settle}` ends it"
+        with saying_what_is_left(installation, run.run_id, go_on):
             _run_to_the_end(installation, run, progress)
-        except (KeyboardInterrupt, BrokenPipeError) as ended_by:
-            can_print = isinstance(ended_by, KeyboardInterrupt)
-            (progress if can_print else stderr_console(arguments)).print(
-                _how_to_go_on(installation, run, arguments),
-                markup=False,
-                soft_wrap=True,
-            )
-            raise
         report = verification.report_run(installation, run.run_id)
         status = runs.status_of(installation, run.run_id)
         if arguments.json:
@@ -99,18 +92,6 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
         if is_done and plan.goal is Goal.REMOVE_BROKERS:
             _print_removal(installation, plan, progress)
     return 0 if is_done else 1
-
-
-def _how_to_go_on(installation: Installation, run: Run, arguments: argparse.Namespace) -> str:
-    """Say what an interrupted process leaves; it may have waited to start the run."""
-    with suppress(LedgerError):
-        run = installation.ledger.run(run.run_id)
-    if run.state not in UNDER_WAY_STATES:
-        return f"run {run.run_id} is {run.state}: nothing of it is under way"
-    return (
-        f"run {run.run_id} is still under way: the same command goes on with it, "
-        f"`{command_line(arguments, 'settle', run.run_id)}` ends it"
-    )
 
 
 def _why_closed(installation: Installation, run: Run, arguments: argparse.Namespace) -> str:

@@ -28,6 +28,7 @@ from counterpoise.cli.common import (
 from counterpoise.cli.following import Display
 from counterpoise.cli.output_files import path_argument, write_text
 from counterpoise.cli.repeating import repeat
+from counterpoise.cli.unfinished import saying_what_is_left
 from counterpoise.errors import CounterpoiseError, RefusedError, RunConflictError
 from counterpoise.installation import Installation, open_address, open_installation
 from counterpoise.model.cluster import TopicPartition
@@ -128,7 +129,8 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
             print_answer(arguments, console, RunStatusView.of(status), line)
             return 0
         requests.check_may(installation, run.cluster, who(), Action.OPERATE)
-        _settle_to_the_end(installation, run, console_for_people(arguments, console))
+        with saying_what_is_left(installation, run.run_id, "The same command ends it"):
+            _settle_to_the_end(installation, run, console_for_people(arguments, console))
         report = verification.report_run(installation, run.run_id)
         status = runs.status_of(installation, run.run_id)
         plan = installation.run_and_plan(run.run_id)[1]

@@ -13,7 +13,9 @@ import io
 import logging
 import os
 import signal
+import stat
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -21,6 +23,7 @@ from counterpoise.errors import StoreError
 
 INTERRUPTED: Final = 128 + signal.SIGINT
 TERMINATED: Final = 128 + signal.SIGTERM
+HUNG_UP: Final = 128 + signal.SIGHUP
 READER_GONE: Final = 128 + signal.SIGPIPE
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PLAIN: Final = {"█": "#", "░": ".", "→": ">", "×": "x", "−": "-", "…": "."}
@@ -30,6 +33,21 @@ _PLAIN_ERRORS: Final = "counterpoise.plain"
 class Terminated(KeyboardInterrupt):  # like KeyboardInterrupt, it is no error
     """SIGTERM: what is under way ends as after Ctrl-C, with another exit code."""
 
+    exit_code = TERMINATED
+
+
+class HungUp(Terminated):
+    """SIGHUP: the terminal was closed."""
+
+    exit_code = HUNG_UP
+
+
+_EXCEPTIONS: Final[Mapping[int, type[KeyboardInterrupt]]] = {
+    signal.SIGINT: KeyboardInterrupt,
+    signal.SIGTERM: Terminated,
+    signal.SIGHUP: HungUp,
+}
+
 
 def _plain_characters(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError), "only what is written is replaced"
@@ -38,8 +56,8 @@ def _plain_characters(error: UnicodeError) -> tuple[str, int]:
 
 
 def prepare_streams() -> None:
-    """Let stdout and stderr take every text, and turn SIGTERM into Terminated; a second signal ends
-    the process at once. What a closed stdout was to take goes nowhere.
+    """Let stdout and stderr take every text, and turn signals into exceptions; a second one
+    ends the process at once. What a closed stdout or terminal was to take goes nowhere.
     """
     if sys.stdout is None:
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 # until the process ends
@@ -49,15 +67,26 @@ def prepare_streams() -> None:
             stream.reconfigure(errors=_PLAIN_ERRORS)
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        signal.signal(signal.SIGHUP, _interrupt)
     sys.unraisablehook = _end_if_interrupted
 
 
 def _interrupt(number: int, _frame: object) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if number == signal.SIGHUP:
+        _forget_terminal()
     # It would log this very exception, where it closes a connection just now.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
-    raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+    raise _EXCEPTIONS[number]
+
+
+def _forget_terminal() -> None:
+    """Send what a closed terminal was to show nowhere: each write to it is an error."""
+    for descriptor in (1, 2):
+        if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def _end_if_interrupted(dropped: "sys.UnraisableHookArgs") -> None:
@@ -71,8 +100,8 @@ def _end_if_interrupted(dropped: "sys.UnraisableHookArgs") -> None:
 
 
 def code_of(signal: KeyboardInterrupt) -> int:
-    """Return the exit code after Ctrl-C or SIGTERM."""
-    return TERMINATED if isinstance(signal, Terminated) else INTERRUPTED
+    """Return the exit code after Ctrl-C, SIGTERM or a closed terminal."""
+    return signal.exit_code if isinstance(signal, Terminated) else INTERRUPTED
 
 
 def is_of_stdout(error: Exception) -> bool:
@@ -97,7 +126,7 @@ def is_unicode(stream: object) -> bool:
 
 def end(code: int) -> NoReturn:
     """End the process: by the signal, as shells expect it, where a signal is the reason."""
-    if code in (INTERRUPTED, TERMINATED, READER_GONE):
+    if code in (INTERRUPTED, TERMINATED, HUNG_UP, READER_GONE):
         number = code - 128
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)  # the first process of a container survives this
