@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -34,7 +34,6 @@ import sqlalchemy as sa
 
 from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.ledger import Ledger
-from counterpoise.ledger.schema import moves
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.kafka import ConfigResourceType
 from counterpoise.model.plan import LowerBound, Move, RebalancePlan
@@ -44,6 +43,7 @@ from counterpoise.model.run import RunState
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulated_kafka.partition import SimulatedPartition
 from tests.simulated_kafka.world import SimulatedBroker
+from tests.support.ledger_view import change_state, record_as_arrived
 
 BROKERS: Final = 200
 TOPICS: Final = 600
@@ -157,30 +157,12 @@ def running_driver(
             ledger.record_decision(
                 Approval(run_id, plan.fingerprint, granted, "benchmark", "", clock(), _RATE, until)
             )
-            with ledger.journal(run_id).step() as step:
-                step.change_state(RunState.RUNNING)
-            _note_done(ledger, run_id, plan.moves[:done_count], clock())
+            change_state(ledger, run_id, RunState.RUNNING)
+            record_as_arrived(ledger, run_id, plan.moves[:done_count], clock())
             options = ExecutionOptions(run_id, plan, _RATE, MovementPolicy())
             yield Driver(admin, ledger, options, clock, lambda _: None), ledger  # type: ignore[arg-type]
         finally:
             ledger.close()
-
-
-def _note_done(ledger: Ledger, run_id: str, done: Sequence[Move], at: datetime) -> None:
-    rows = [
-        {
-            "run_id": run_id,
-            "topic": move.topic,
-            "partition": move.partition,
-            "submitted_at": at,
-            "answered_at": at,
-            "done_at": at,
-            "target": ",".join(map(str, move.replicas_after)),
-        }
-        for move in done
-    ]
-    with ledger._engine.begin() as connection:
-        connection.execute(moves.insert(), rows)
 
 
 def costs(move_count: int, profile: cProfile.Profile | None = None) -> list[Cost]:

@@ -35,7 +35,7 @@ from counterpoise.model.kafka import (
     ResourceKey,
     Targets,
 )
-from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.run import Event, Run, RunState, TouchedKey
 from counterpoise.model.run_progress import Readings, RunProgress
 from counterpoise.undoing import WayBack, check_not_moved_again, check_undoable, find_way_back
@@ -398,9 +398,8 @@ def update_progress(ledger: Ledger, run_id: str, progress: RunProgress) -> None:
 
 def was_observed_last_at(ledger: Ledger, run_id: str, at: datetime) -> None:
     """Let the last observation of a run be so old."""
-    observed = at.astimezone(UTC).replace(tzinfo=None)
-    text = sa.text("UPDATE pulses SET at = :at WHERE run_id = :run_id")
-    of_run = text.bindparams(sa.bindparam("at", observed, sa.DateTime), run_id=run_id)
+    observed = metadata.tables["pulses"]
+    of_run = observed.update().where(observed.c.run_id == run_id).values(at=at)
     with ledger._engine.begin() as connection:
         assert connection.execute(of_run).rowcount == 1
 
@@ -446,6 +445,24 @@ def submit_was_not_answered(
             step.unanswered(targets, broker_id)
         if is_over:
             step.in_order(targets)
+
+
+def record_as_arrived(ledger: Ledger, run_id: str, moves: Iterable[Move], at: datetime) -> None:
+    """Let a run have submitted all of these, and have seen each arrive."""
+    rows = [
+        {
+            "run_id": run_id,
+            "topic": move.topic,
+            "partition": move.partition,
+            "submitted_at": at,
+            "answered_at": at,
+            "done_at": at,
+            "target": ",".join(map(str, move.replicas_after)),
+        }
+        for move in moves
+    ]
+    with ledger._engine.begin() as connection:
+        connection.execute(metadata.tables["moves"].insert(), rows)
 
 
 def submit_was_answered(ledger: Ledger, run_id: str, targets: Targets) -> None:
