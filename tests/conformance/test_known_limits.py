@@ -5,6 +5,7 @@ import time
 import pytest
 
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import LEADER_REPLICAS, ConfigSource, ConfigValue
 from tests.support.conformance import DELETE, SET, RealBrokers, topic
 
 FETCH_BYTES = 1 << 20
@@ -45,3 +46,29 @@ def test_an_unknown_key_of_a_topic_is_refused_when_set(real_brokers: RealBrokers
     assert real_brokers.alter(resource, "no.such.key", SET, "1") == "INVALID_CONFIG"
     assert real_brokers.alter(resource, "no.such.key", DELETE) == ""
     assert real_brokers.admin.describe_configs([resource], ["no.such.key"]) == {resource: {}}
+
+
+def test_the_lists_of_a_deleted_topic_come_back_when_a_broker_restarts(
+    real_brokers: RealBrokers,
+) -> None:
+    """Each broker that restarts shows them of a new topic of that name. For the controller they are
+    not there to delete: they go with the first value that is set.
+    """
+    resource = topic(name := real_brokers.make_topic((1, 2)))
+    real_brokers.altered(resource, LEADER_REPLICAS, SET, "0:1")
+    real_brokers.delete_topic(name)
+    real_brokers.make_topic((1, 2), name=name)
+    with real_brokers.killed(4):
+        pass
+
+    def shown(broker_id: int) -> ConfigValue | None:
+        return real_brokers.config(resource, LEADER_REPLICAS, broker_id)
+
+    unset = ConfigValue("", ConfigSource.DEFAULT)
+    back = ConfigValue("0:1", ConfigSource.DYNAMIC_TOPIC)
+    assert (shown(5), shown(4)) == (unset, back)
+    assert real_brokers.alter(resource, LEADER_REPLICAS, DELETE) == ""
+    real_brokers.let_pass(QUIET_SECONDS)
+    assert (shown(5), shown(4)) == (unset, back)
+    assert real_brokers.alter(resource, LEADER_REPLICAS, SET, "") == ""
+    assert real_brokers.altered(resource, LEADER_REPLICAS, DELETE) == unset

@@ -18,11 +18,13 @@ from pathlib import Path
 import pytest
 
 from counterpoise.installation import open_installation
+from counterpoise.model.kafka import LIST_KEYS
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics, fill
 from dev.local_processes import wait_until
 from tests.support.command_line import CommandLine
 from tests.support.kafka_facts import (
     ON_A_SHARED_DISK,
+    REASSIGN,
     configs,
     configs_now,
     delete_topics,
@@ -34,6 +36,7 @@ from tests.support.kafka_facts import (
     throttles,
     times_added,
 )
+from tests.support.pasting import Operator
 
 MB = 1_000_000
 
@@ -365,4 +368,64 @@ def test_every_end_that_is_none_says_what_is_left(kafka: LocalKafka, shell: Comm
 
     assert shell.type("rate", plan, "50MB/s", "--why", "to see the end of it").code == 0
     executed(shell, plan)
+    assert configs(kafka) == before
+
+
+def moving(kafka: LocalKafka, shell: CommandLine, topic: str) -> tuple[Path, subprocess.Popen[str]]:
+    """A plan whose only move, of `topic` from (1, 2, 3) to (4, 2, 3), is slowly under way."""
+    create_topics(kafka.bootstrap_string, [TopicSpec(topic, [(1, 2, 3)])])
+    fill(kafka.bootstrap_string, topic, {0: 5 * MB})
+    plan = imported(shell, topic, {f"{topic}-0": (4, 2, 3)}, "20kB/s")
+    process = start(shell, "execute", plan)
+    wait_until(lambda: bool(ongoing_reassignments(kafka)), "the partition to move", 240)
+    return plan, process
+
+
+def redirect(kafka: LocalKafka, shell: CommandLine, name: str, replicas: Sequence[int]) -> None:
+    """Somebody else sends a partition that moves elsewhere, with Kafka's own tool."""
+    topic, _, partition = name.rpartition("-")
+    row = {"topic": topic, "partition": int(partition), "replicas": list(replicas)}
+    path = shell.folder / "redirect.json"
+    path.write_text(json.dumps({"version": 1, "partitions": [row]}))
+    where = ("--bootstrap-server", kafka.bootstrap_string)
+    kafka.tool(REASSIGN, *where, "--execute", "--additional", "--reassignment-json-file", str(path))
+
+
+def watched(kafka: LocalKafka, shell: CommandLine, what: str) -> str:
+    """What the watch says needs attention, and nothing after its own line was pasted."""
+    found = shell.type("watch", "--all", "--quiet")
+    assert found.code == 1, found.err
+    (told,) = [line for line in found.err.splitlines() if what in line]
+    Operator(kafka, shell.folder / f"pasted-{time.time_ns()}").paste([told.split("`")[1]])
+    return told
+
+
+def test_lists_that_kafka_brings_back_are_named_with_the_lines_that_clear_them(
+    kafka: LocalKafka, shell: CommandLine
+) -> None:
+    before = configs(kafka)
+    _, process = moving(kafka, shell, "back")
+    delete_topics(kafka, {"back"})
+    assert process.wait(120) == 0, process.communicate()
+    create_topics(kafka.bootstrap_string, [TopicSpec("back", [(1, 2, 3)])])
+    kafka.restart_broker(4)
+    for key in LIST_KEYS:
+        told = watched(kafka, shell, f"topic back: {key}")
+        assert "shown by 4 alone: it was the list of a deleted topic of that name" in told
+    assert shell.type("watch", "--all").code == 0
+    assert configs(kafka) == before
+
+
+def test_a_reassignment_that_never_ends_is_named_with_the_lines_that_cancel_it(
+    kafka: LocalKafka, shell: CommandLine
+) -> None:
+    before = configs(kafka)
+    _, process = moving(kafka, shell, "endless")
+    redirect(kafka, shell, "endless-0", (1, 3, 2))
+    assert process.wait(240) == 1
+    told = watched(kafka, shell, "endless reassignment")
+    assert "endless-0: adding 4, removing 4: the same replica is added and removed" in told
+    assert not ongoing_reassignments(kafka)
+    assert placement(kafka)["endless-0"][0] == (1, 3, 2)
+    assert shell.type("watch", "--all").code == 0
     assert configs(kafka) == before

@@ -86,7 +86,7 @@ def cancel_reassignments(partitions: Iterable[TopicPartition]) -> tuple[str, ...
     file = ("--reassignment-json-file", "moves.json")
     return (
         f"echo {shell_word(document)} > moves.json",
-        kafka("kafka-reassign-partitions", "--cancel", *file),
+        kafka("kafka-reassign-partitions", "--cancel", "--preserve-throttles", *file),
     )
 
 

@@ -1,17 +1,15 @@
-"""What runs leave when nobody drives them: orphaned runs, late moves, foreign throttles. Pure.
+"""What runs leave when nobody drives them: orphaned runs, late moves. Pure.
 
 is_orphaned(run, unobserved_for)
 late_moves_by_run(plans, reassignments)        # moves of ended runs that are under way
-foreign_throttles(configs, known_keys)         # throttle keys that no run of ours has set
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Final
 
-from counterpoise.execution.throttling.targets import Configs, dynamic_value
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import Reassignment, ResourceKey
+from counterpoise.model.kafka import Reassignment
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment import reassignment_targets
 from counterpoise.model.run import UNDER_WAY_STATES, Run, Submission
@@ -65,12 +63,3 @@ def late_moves_by_run(
         claimed.update(move.topic_partition for move in own_moves)
         if own_moves:
             yield run, own_moves
-
-
-def foreign_throttles(configs: Configs, known_keys: Set[ResourceKey]) -> Iterator[str]:
-    """Yield the throttle keys that are set and not among `known_keys`, each with its value."""
-    for resource, values in sorted(configs.items()):
-        for key in sorted(values):
-            value = dynamic_value(configs, resource, key)
-            if value is not None and (resource, key) not in known_keys:
-                yield f"{resource.type} {resource.name}: {key} = {value!r}"

@@ -97,6 +97,11 @@ class Reassignment:
         """
         return tuple(b for b in self.replicas if b not in self.removing)
 
+    @property
+    def never_ends(self) -> bool:
+        """Return whether the same replica is added and removed: Kafka 4.3 waits for ever."""
+        return not set(self.adding).isdisjoint(self.removing)
+
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:

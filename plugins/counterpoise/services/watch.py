@@ -15,10 +15,8 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import RunConflictError, StepLockHeldError
-from counterpoise.execution.leftovers import ORPHANED_AFTER, foreign_throttles, is_orphaned
-from counterpoise.execution.throttling.targets import broker_resource, topic_resource
+from counterpoise.execution.leftovers import ORPHANED_AFTER, is_orphaned
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.combined_reads import read_throttle_keys
 from counterpoise.model.plan import Move
 from counterpoise.model.run import (
     UNDER_WAY_STATES,
@@ -29,6 +27,7 @@ from counterpoise.model.run import (
 )
 from counterpoise.model.words import pluralize
 from counterpoise.services.execution import late_moves_of, restore_pending_of, settle_step
+from counterpoise.services.foreign import endless_reassignments, foreign_throttles
 from counterpoise.units import format_moment, format_seconds
 
 if TYPE_CHECKING:
@@ -70,6 +69,7 @@ class WatchReport:
     why_pending: tuple[str, ...] = ()  # for each pending key, when it is restored
     late_moves: tuple[str, ...] = ()
     foreign_throttles: tuple[str, ...] = ()
+    endless_reassignments: tuple[str, ...] = ()
     runs_under_way: tuple[str, ...] = ()
     late_moves_beside_a_run: tuple[str, ...] = ()  # which cancels them
 
@@ -105,10 +105,8 @@ class WatchReport:
                 f"{key} ({why or 'it is restored when its broker is live again'})"
                 for key, why in zip_longest(self.pending_keys, self.why_pending, fillvalue="")
             ),
-            "foreign throttle": tuple(
-                f"{throttle} (no run of ours has set it: delete it if nobody needs it)"
-                for throttle in self.foreign_throttles
-            ),
+            "foreign throttle": self.foreign_throttles,
+            "endless reassignment": self.endless_reassignments,
         }
         return {what: entries for what, entries in found.items() if entries}
 
@@ -124,6 +122,7 @@ class WatchReport:
             "owed": self.pending_keys,
             "late_moves": self.late_moves,
             "foreign_throttles": self.foreign_throttles,
+            "endless_reassignments": self.endless_reassignments,
             "runs_under_way": self.runs_under_way,
             "late_moves_beside_a_run": self.late_moves_beside_a_run,
         }
@@ -154,6 +153,9 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
         for late in late_runs:
             settled.append(_settle_late(installation, admin, late, log))
         restored, pending = _restore_pending(installation, admin, cluster, log)
+    with installation.reader(cluster) as reader:
+        throttles = _foreign_throttles(installation, reader, runs)
+        endless = endless_reassignments(reader)
     return WatchReport(
         settled_runs=tuple(settled),
         restored_keys=tuple(map(_in_words, restored)),
@@ -164,7 +166,8 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
             for late in late_runs
             for move in late.moves
         ),
-        foreign_throttles=_foreign_throttles(installation, cluster, runs),
+        foreign_throttles=throttles,
+        endless_reassignments=endless,
         runs_under_way=tuple(_describe_under_way(installation, run) for run in under_way),
         late_moves_beside_a_run=beside,
     )
@@ -309,20 +312,12 @@ def _restore_pending(
 
 
 def _foreign_throttles(
-    installation: Installation, cluster: str, runs: Sequence[Run]
+    installation: Installation, reader: "ClusterReader", runs: Sequence[Run]
 ) -> tuple[str, ...]:
-    known_keys = {
-        (touched.resource, touched.key)
-        for run in runs
-        for touched in installation.ledger.journal(run.run_id).touched()
-        if touched.restored_at is None
-    }
-    with installation.reader(cluster) as reader:
-        topics = [topic_resource(description.topic) for description in reader.describe_topics()]
-        live_broker_ids = reader.describe_cluster().live_broker_ids
-        brokers = [broker_resource(broker_id) for broker_id in live_broker_ids]
-        configs = read_throttle_keys(reader, [*topics, *brokers])
-    return tuple(foreign_throttles(configs, known_keys))
+    touched = [t for run in runs for t in installation.ledger.journal(run.run_id).touched()]
+    of_runs = {key.resource for key in touched if key.resource.is_topic}
+    ours = {key.resource_key for key in touched if key.restored_at is None}
+    return foreign_throttles(reader, of_runs, ours)
 
 
 def _in_words(touched: TouchedKey) -> str:

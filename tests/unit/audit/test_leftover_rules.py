@@ -171,7 +171,9 @@ def test_a_reassignment_that_copies_nothing() -> None:
     finding = the_only("reassignment-stalled", _between(0))
     assert finding.subject == "topic orders"
     assert finding.evidence is not None and finding.evidence.rows[0][:3] == ("0", "4", "1")
-    assert finding.fix[-1].endswith("--cancel --reassignment-json-file moves.json")
+    assert finding.fix[-1].endswith(
+        "--cancel --preserve-throttles --reassignment-json-file moves.json"
+    )
     assert findings_of("reassignment-stalled", _between(1)) == (), "it gets on"
     assert findings_of("reassignment-stalled", _between(0, before_the_move=True)) == (), (
         "it has just begun"
