@@ -21,6 +21,7 @@ from counterpoise.installation import open_installation
 from counterpoise.model.kafka import LIST_KEYS
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics, fill
 from dev.local_processes import wait_until
+from tests.support.audit_lines import ENDLESS
 from tests.support.command_line import CommandLine
 from tests.support.kafka_facts import (
     ON_A_SHARED_DISK,
@@ -423,6 +424,8 @@ def test_a_reassignment_that_never_ends_is_named_with_the_lines_that_cancel_it(
     _, process = moving(kafka, shell, "endless")
     redirect(kafka, shell, "endless-0", (1, 3, 2))
     assert process.wait(240) == 1
+    audited = shell.type("audit", "--cluster", "demo", "--rule", ENDLESS)
+    assert "topic endless: 1 reassignment never ends" in audited.out
     told = watched(kafka, shell, "endless reassignment")
     assert "endless-0: adding 4, removing 4: the same replica is added and removed" in told
     assert not ongoing_reassignments(kafka)

@@ -40,7 +40,8 @@ BY_COMMANDS: Final = (
 FEATURES: Final = "features-below-possible"
 HOT_TOPIC: Final = "hot-topic-few-partitions"
 STALLED: Final = "reassignment-stalled"
-ONE_BY_ONE: Final = (FEATURES, HOT_TOPIC, STALLED)  # each has a test of its own
+ENDLESS: Final = "reassignment-endless"
+ONE_BY_ONE: Final = (FEATURES, HOT_TOPIC, STALLED, ENDLESS)  # each has a test of its own
 
 # Lines for the configuration of clients, of which ours is one.
 FOR_CLIENTS: Final = ("bootstrap-few-addresses", "bootstrap-dead-address")

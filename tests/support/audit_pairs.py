@@ -267,6 +267,13 @@ def moving_for(hours: int) -> AuditFacts:
     return replace(given, past=replace(past(given.snapshot), moving_since=since))
 
 
+def redirected(target: tuple[int, ...]) -> AuditFacts:
+    """Somebody sends a partition elsewhere that is on its way from (1, 2, 3) to (4, 2, 3)."""
+    cluster = moving()
+    assert not cluster.alter_reassignments({MOVED: target}).errors
+    return facts(cluster)
+
+
 def copied(seconds: float) -> AuditFacts:
     cluster = moving()
     cluster.advance(1.0)

@@ -137,6 +137,7 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
         lambda cluster: cluster.configs.broker_defaults.update({LEADER_RATE: "1000"})
     ),
     "reassignment-old": each(on.moving_for, 24, 23),
+    "reassignment-endless": each(on.redirected, (1, 3, 2), (1, 2, 4)),
     "reassignment-stalled": each(on.copied, 0.0, 5.0),
     "cordoned-log-dirs": each(partial(on.with_value, "cordoned.log.dirs"), "/data", ""),
     "mixed-versions": one_step(

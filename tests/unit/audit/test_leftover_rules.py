@@ -27,6 +27,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.severity import Severity
 from tests.simulated_kafka.cluster import SimulatedCluster
+from tests.support.audit_pairs import redirected
 from tests.support.audits import HEALTHY, NOW, facts, findings_of, healthy, quorum, snapshot_of
 
 ORDERS = ConfigResource(ConfigResourceType.TOPIC, "orders")
@@ -84,9 +85,9 @@ def test_a_throttle_without_a_reassignment_and_the_line_that_takes_it_away() -> 
         "--delete-config follower.replication.throttled.rate,leader.replication.throttled.rate",
     )
     assert (
-        "--entity-type topics --entity-name orders --delete-config leader.replication"
-        in topic.fix[0]
+        "--entity-name orders --add-config leader.replication.throttled.replicas=" in topic.fix[0]
     )
+    assert "--entity-name orders --delete-config leader.replication" in topic.fix[1]
     assert {broker.severity, topic.severity} == {Severity.WARNING}
 
 
@@ -152,6 +153,13 @@ def test_since_when_something_moves_may_be_unknown() -> None:
         == findings_of("reassignment-stalled", facts())
         == ()
     )
+
+
+def test_a_move_that_was_sent_back_never_ends() -> None:
+    finding = the_only("reassignment-endless", redirected((1, 3, 2)))
+    assert finding.subject == "topic orders"
+    assert finding.evidence is not None and finding.evidence.rows == (("0", "4", "4"),)
+    assert "--cancel --preserve-throttles" in finding.fix[-1]
 
 
 def _between(seconds: float, *, minutes: float = 30, before_the_move: bool = False) -> AuditFacts:
@@ -350,7 +358,7 @@ def test_a_hostile_name_stays_one_word_of_the_line_to_paste() -> None:
     }
     table = given.snapshot.throttles.from_pylist([row], schema=given.snapshot.throttles.schema)
     snapshot = replace(given.snapshot, tables={**given.snapshot.tables, "throttles": table})
-    (line,) = the_only("leftover-throttle", replace(given, snapshot=snapshot)).fix
     import shlex
 
-    assert shlex.split(line)[7] == "x'; rm -rf / #"
+    for line in the_only("leftover-throttle", replace(given, snapshot=snapshot)).fix:
+        assert shlex.split(line)[7] == "x'; rm -rf / #"

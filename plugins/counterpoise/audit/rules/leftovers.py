@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from counterpoise.audit.commands import (
     LOOK,
+    add_config,
     cancel_reassignments,
     counterpoise,
     delete_config,
@@ -84,9 +85,19 @@ def leftover_throttle(facts: AuditFacts) -> Iterator[CheckResult]:
             f"{kind} {name}: {' and '.join(keys)} {are} set{value_text}, "
             "and no reassignment concerns it",
             evidence(("key", "value"), entries),
-            fix=(delete_config(f"{kind}s", name, keys),),
+            fix=_deletion(f"{kind}s", name, keys),
             severity=Severity.INFO if is_empty else None,
         )
+
+
+def _deletion(kind: str, name: str, keys: Sequence[str]) -> tuple[str, ...]:
+    """Return lines that delete keys, also lists of a deleted topic that came back when a broker was
+    restarted: those have to be set first.
+    """
+    deletion = delete_config(kind, name, keys)
+    if kind == "brokers":
+        return (deletion,)
+    return (add_config(kind, name, dict.fromkeys(keys, "")), deletion)
 
 
 @rule(
@@ -159,6 +170,36 @@ def reassignment_old(facts: AuditFacts, *, hours: int) -> Iterator[CheckResult]:
             f"topic {topic}: {pluralize(len(rows), 'partition')} moving for at least {age}",
             evidence(("partition", "adding", "removing", "moving since"), rows),
             fix=_inspect_or_cancel(facts, topic, rows),
+        )
+
+
+@rule(
+    "reassignment-endless",
+    Severity.WARNING,
+    title="A reassignment that never ends",
+    why="Somebody sent a partition back in the middle of a move: the same replica is added and "
+    "removed then, which Kafka 4.3 waits for without end, all replicas in sync. Nobody else may "
+    "move the partition meanwhile.",
+    how="Cancel it: the partition keeps the replicas that were asked for last.",
+    source=_KIP_455,
+)
+def reassignment_endless(facts: AuditFacts) -> Iterator[CheckResult]:
+    reassignments = rows_of(
+        moving(facts.snapshot.partitions),
+        *("topic", "partition", "adding_replicas", "removing_replicas"),
+    )
+    endless = grouped(
+        (topic, (partition, join_ids(adding), join_ids(removing)))
+        for topic, partition, adding, removing in reassignments
+        if not set(adding).isdisjoint(removing)
+    )
+    for topic, rows in sorted(endless.items()):
+        never_end = pluralize(len(rows), "reassignment never ends", "reassignments never end")
+        yield CheckResult(
+            subjects.topic(topic),
+            f"topic {topic}: {never_end}: the same replica is added and removed",
+            evidence(("partition", "adding", "removing"), rows),
+            fix=cancel_reassignments(TopicPartition(topic, row[0]) for row in rows),
         )
 
 
