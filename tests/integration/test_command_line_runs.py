@@ -3,6 +3,7 @@ Kafka's own tools.
 """
 
 import fcntl
+import io
 import json
 import os
 import resource
@@ -18,12 +19,13 @@ from pathlib import Path
 import pytest
 
 from counterpoise.installation import open_installation
-from counterpoise.model.kafka import LIST_KEYS
+from counterpoise.model.kafka import FOLLOWER_RATE, FOLLOWER_REPLICAS, LIST_KEYS
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics, fill
 from dev.local_processes import wait_until
 from tests.support.audit_lines import ENDLESS
 from tests.support.command_line import CommandLine
 from tests.support.kafka_facts import (
+    CONFIGS,
     ON_A_SHARED_DISK,
     REASSIGN,
     configs,
@@ -372,9 +374,11 @@ def test_every_end_that_is_none_says_what_is_left(kafka: LocalKafka, shell: Comm
     assert configs(kafka) == before
 
 
-def moving(kafka: LocalKafka, shell: CommandLine, topic: str) -> tuple[Path, subprocess.Popen[str]]:
+def moving(
+    kafka: LocalKafka, shell: CommandLine, topic: str, configs: Mapping[str, str] | None = None
+) -> tuple[Path, subprocess.Popen[str]]:
     """A plan whose only move, of `topic` from (1, 2, 3) to (4, 2, 3), is slowly under way."""
-    create_topics(kafka.bootstrap_string, [TopicSpec(topic, [(1, 2, 3)])])
+    create_topics(kafka.bootstrap_string, [TopicSpec(topic, [(1, 2, 3)], configs=configs or {})])
     fill(kafka.bootstrap_string, topic, {0: 5 * MB})
     plan = imported(shell, topic, {f"{topic}-0": (4, 2, 3)}, "20kB/s")
     process = start(shell, "execute", plan)
@@ -432,3 +436,32 @@ def test_a_reassignment_that_never_ends_is_named_with_the_lines_that_cancel_it(
     assert placement(kafka)["endless-0"][0] == (1, 3, 2)
     assert shell.type("watch", "--all").code == 0
     assert configs(kafka) == before
+
+
+def test_a_move_that_somebody_redirected_is_named_and_cancelled_on_demand(
+    kafka: LocalKafka, shell: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody's own rate keeps the copy slow."""
+    rate = ("--entity-type", "brokers", "--entity-name", "4", "--alter")
+    alter = (CONFIGS, "--bootstrap-server", kafka.bootstrap_string, *rate)
+    kafka.tool(*alter, "--add-config", f"{FOLLOWER_RATE}=15000")
+    plan, process = moving(kafka, shell, "turned", {FOLLOWER_REPLICAS: "0:4"})
+    cancel = ("cancel", plan, "--redirected", "--why", "nobody wants that")
+    refused = shell.type(*cancel)
+    assert refused.code == 1 and "nobody redirects a move" in refused.err
+    redirect(kafka, shell, "turned-0", (1, 2, 4))
+    assert process.wait(240) == 1, process.communicate()
+    monkeypatch.setattr(sys, "stdin", io.StringIO("no\nyes\n"))
+    refused = shell.type(*cancel)
+    assert refused.code == 1 and "nothing was cancelled" in refused.err
+    assert (
+        "turned-0: the run moves it to [4, 2, 3], somebody else sent it to [1, 2, 4]; before the "
+        "run it had [1, 2, 3]"
+    ) in refused.err
+    done = shell.type(*cancel)
+    assert done.code == 0, done.err
+    assert placement(kafka)["turned-0"][0] == (1, 2, 3)
+    assert not ongoing_reassignments(kafka)
+    kafka.tool(*alter, "--delete-config", FOLLOWER_RATE)
+    assert throttles(configs(kafka)) == [f"topic turned: {FOLLOWER_REPLICAS}=0:4"]
+    delete_topics(kafka, {"turned"})

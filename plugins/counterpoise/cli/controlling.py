@@ -1,9 +1,11 @@
 """Commands that steer runs and clusters: pause, resume, cancel, rate, freeze, unfreeze, release.
 
-Each writes a request to the ledger; whoever drives the run reads it there.
+Each writes a request to the ledger; whoever drives the run reads it there. `cancel --redirected`
+calls the cluster itself: what was redirected is no move of a run any more.
 """
 
 import argparse
+import sys
 from collections.abc import Callable
 
 from rich.console import Console
@@ -17,13 +19,17 @@ from counterpoise.cli.common import (
     print_answer,
     who,
 )
+from counterpoise.cli.repeating import retried
+from counterpoise.errors import RefusedError, StepLockHeldError
 from counterpoise.installation import open_installation
 from counterpoise.model.control import CONTROL_EFFECTS, Control, ControlRequest
+from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import join_ids
-from counterpoise.services import requests
+from counterpoise.services import redirected, requests
 from counterpoise.units import format_rate
 from counterpoise.views.run import RecordedRequest
 
+_QUESTION = "cancel that, and bring back the replicas of before the run? (yes, no) "
 _NEXT_STEP = "the run does so at its next step; `counterpoise status --follow` shows when"
 
 
@@ -42,13 +48,7 @@ def add_commands(commands: Commands) -> None:
         "a paused run goes on",
         CONTROL_EFFECTS[Control.RESUME],
     )
-    _add_run_control(
-        commands,
-        "cancel",
-        requests.cancel,
-        "a run stops: what is in flight is cancelled",
-        CONTROL_EFFECTS[Control.CANCEL],
-    )
+    _add_cancel(commands)
     _add_rate(commands)
     _add_cluster_control(
         commands,
@@ -73,12 +73,13 @@ def _add_run_control(
     request: Callable[..., ControlRequest],
     summary: str,
     description: str,
-) -> None:
+) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=summary, description=description)
     add_run_arguments(parser)
     add_why_argument(parser)
     add_json_argument(parser)
     parser.set_defaults(run=_request_of_run, request=request)
+    return parser
 
 
 def _request_of_run(arguments: argparse.Namespace, console: Console) -> int:
@@ -91,6 +92,50 @@ def _request_of_run(arguments: argparse.Namespace, console: Console) -> int:
     )
     print_answer(arguments, console, RecordedRequest.of(request), line)
     return 0
+
+
+def _add_cancel(commands: Commands) -> None:
+    parser = _add_run_control(
+        commands,
+        "cancel",
+        requests.cancel,
+        "a run stops: what is in flight is cancelled",
+        CONTROL_EFFECTS[Control.CANCEL],
+    )
+    parser.add_argument(
+        "--redirected",
+        action="store_true",
+        help="instead: moves of the run that somebody else redirected while they were in flight; "
+        "shows where to, and asks",
+    )
+    parser.set_defaults(run=_cancel)
+
+
+def _cancel(arguments: argparse.Namespace, console: Console) -> int:
+    if not arguments.redirected:
+        return _request_of_run(arguments, console)
+    installation, run = installation_for_run(arguments)
+    with installation:
+        found = redirected.redirected_moves(installation, run.run_id)
+        if not found:
+            raise RefusedError(f"nobody redirects a move of run {run.run_id}")
+        for one in found:
+            print(one_line(one.in_words), file=sys.stderr)
+        print(_QUESTION, end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip() != "yes":
+            raise RefusedError("nothing was cancelled")
+        left = retried(
+            lambda: redirected.cancel_redirected(
+                installation, run.run_id, found, by=who(), why=arguments.why
+            ),
+            lambda text: print(one_line(text), file=sys.stderr),
+            passing=(StepLockHeldError,),
+        )
+    lines = [f"{partition} is not as before the run: {text}" for partition, text in left.items()]
+    value = {"redirected": [str(one.move.topic_partition) for one in found], "left": lines}
+    done = "cancelled; the replicas are those of before the run"
+    print_answer(arguments, console, value, *(lines or [done]))
+    return 1 if left else 0
 
 
 def _add_rate(commands: Commands) -> None:

@@ -41,7 +41,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "pause": ('counterpoise pause plan.json --why "load test"',),
     "resume": ('counterpoise resume plan.json --why "load test is over"',),
-    "cancel": ('counterpoise cancel plan.json --why "wrong broker"',),
+    "cancel": (
+        'counterpoise cancel plan.json --why "wrong broker"',
+        'counterpoise cancel plan.json --redirected --why "nobody wants that"',
+    ),
     "rate": ('counterpoise rate plan.json 30MB/s --why "night"',),
     "freeze": ('counterpoise freeze orders-eu --until 8h --why "release"',),
     "unfreeze": ('counterpoise unfreeze orders-eu --why "release is done"',),
