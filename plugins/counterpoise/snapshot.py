@@ -502,6 +502,7 @@ def inspect(
             None,
         ),
         groups=read(InspectionItem.GROUPS, reader.describe_groups, None),
+        acls_for_everybody=read(InspectionItem.ACLS, reader.describe_acls_for_everybody, None),
         refused=read(
             InspectionItem.PERMISSIONS,
             lambda: _refused_operations(operator, operator_failure, snapshot),

@@ -46,7 +46,9 @@ ILL: Final = {
     "auto.create.topics.enable": "true",
     "controlled.shutdown.enable": "false",
     "log.flush.interval.messages": "1",
+    "log.retention.ms": "604800",
     "offsets.retention.minutes": "60",
+    "share.coordinator.state.topic.min.isr": "3",
     UNCLEAN: "true",
 }
 POLICY: Final = f"""\

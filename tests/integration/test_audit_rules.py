@@ -1,9 +1,11 @@
 """Rules of the audit on real brokers, through the command: each fires, and does not one step away.
 
-One cluster, of which a test changes one thing; the tests stand in the order in which it grows.
+One cluster, of which a test changes one thing; the tests stand in the order in which it grows. A
+second one has an authorizer and no racks.
 """
 
 import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +16,14 @@ from confluent_kafka.admin import AdminClient
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
 from dev import local_kafka
-from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics
+from dev.local_kafka import (
+    BrokerSpec,
+    LocalKafka,
+    TopicSpec,
+    brokers_in_racks,
+    create_topics,
+    security,
+)
 from dev.local_processes import wait_until
 from tests.support.command_line import CommandLine
 from tests.support.connected import connected
@@ -34,7 +43,11 @@ MISTAKES: Final = {
     "controlled-shutdown-off": ("controlled.shutdown.enable", "false", "true"),
     "offsets-retention-short": ("offsets.retention.minutes", "60", "1440"),
     "flush-each-record": ("log.flush.interval.messages", "1", "1000"),
+    "default-retention-typo": ("log.retention.ms", "604800", "604800000"),
 }
+MIN_ISR: Final = "internal-min-isr"
+TRANSACTIONS_MIN_ISR: Final = "transaction.state.log.min.isr"
+SHARES_MIN_ISR: Final = "share.coordinator.state.topic.min.isr"
 OF_TOPICS: Final = ("retention-typo", "messages-very-large", "segment-above-retention")
 FEATURE_TOOL: Final = "org.apache.kafka.tools.FeatureCommand"
 TOOL: Final = "org.apache.kafka.tools.TopicCommand"
@@ -42,7 +55,12 @@ PROPERTIES: Final = {
     **NOTICED_SOON,
     **dict.fromkeys((OFFSETS, TRANSACTIONS, SHARES, DEFAULT), "3"),
     **{key: bad for key, bad, _ in MISTAKES.values()},
+    TRANSACTIONS_MIN_ISR: "3",
+    SHARES_MIN_ISR: "2",
 }
+TEMPORARY: Final = "log-dirs-temporary"
+OPEN: Final = "acl-for-everybody"
+TIERED: Final = "tiered-storage-off"
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +70,46 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     with local_kafka.running(folder, brokers_in_racks("a", "b"), PROPERTIES) as started:
         create_topics(started.bootstrap_string, [TopicSpec("orders", [(1, 2), (2, 1)])])
         yield started
+
+
+@pytest.fixture(scope="module")
+def open_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """Two brokers without racks, which allow what no ACL names. Tiered storage is on in the
+    controller alone, which lets topics have it.
+    """
+    tiered = {"remote.log.storage.system.enable": "true"}
+    nodes = [BrokerSpec(101, None, tiered, is_only_controller=True)]
+    nodes += [BrokerSpec(broker_id, None) for broker_id in (1, 2)]
+    properties = {
+        **NOTICED_SOON,
+        **security.authorizer(),
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with local_kafka.running(tmp_path_factory.mktemp("open"), nodes, properties) as started:
+        topics = [TopicSpec("orders", [(1, 2), (2, 1)]), TopicSpec("scratch", [(1,)])]
+        create_topics(started.bootstrap_string, topics)
+        yield started
+
+
+@pytest.fixture
+def open_shell(
+    open_kafka: LocalKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> CommandLine:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    shell = CommandLine.in_folder(folder, capsys)
+    shell.configure(open_kafka.bootstrap_string)
+    return shell
+
+
+@pytest.fixture(scope="module")
+def temporary(kafka: LocalKafka) -> Iterator[Path]:
+    """A log dir for broker 3 right in /tmp, which is a link to its own folder."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        link = Path(f"{folder}-logs")
+        link.symlink_to(kafka.directory / "broker-3/data-0")
+        yield link
+        link.unlink()
 
 
 @pytest.fixture
@@ -106,9 +164,32 @@ def test_the_factor_of_an_internal_topic_that_exists_decides_nothing(
     assert found_by(shell, ABOVE).keys() == {TRANSACTIONS, SHARES, DEFAULT}
 
 
-def test_factors_that_three_brokers_can_give(kafka: LocalKafka, shell: CommandLine) -> None:
-    kafka.add_broker(3, "c", {key: good for key, _, good in MISTAKES.values()})
+def test_internal_topics_that_would_stop_with_one_broker(
+    kafka: LocalKafka, shell: CommandLine
+) -> None:
+    found = found_by(shell, MIN_ISR)
+    subject = f"config {TRANSACTIONS_MIN_ISR}"
+    assert {one: row["seen"] for one, row in found.items()} == {
+        subject: f"{TRANSACTIONS_MIN_ISR} is 3 with {TRANSACTIONS} 3 on brokers 1, 2: with one "
+        "broker down transactions time out"
+    }
+    assert f"{TRANSACTIONS_MIN_ISR}=2" in found[subject]["fix"]
+    create_topics(kafka.bootstrap_string, [TopicSpec("__transaction_state", [(1, 2)])])
+    assert found_by(shell, MIN_ISR) == {}
+
+
+def test_factors_that_three_brokers_can_give(
+    kafka: LocalKafka, shell: CommandLine, temporary: Path
+) -> None:
+    """The log dir of broker 3 is a temporary folder; those of the others are deeper below."""
+    assert found_by(shell, TEMPORARY) == {}
+    good = {key: good for key, _, good in MISTAKES.values()}
+    kafka.add_broker(3, "c", good | {"log.dirs": str(temporary)})
     assert found_by(shell, ABOVE) == {}
+    found = found_by(shell, TEMPORARY)
+    assert {subject: row["evidence"]["rows"] for subject, row in found.items()} == {
+        "config log.dirs": [["3", str(temporary)]]
+    }
 
 
 def test_an_upgrade_is_finished_by_the_commands_that_are_printed(
@@ -155,6 +236,8 @@ def test_values_that_look_like_a_mistake(kafka: LocalKafka, shell: CommandLine) 
         "is stopped for 1 h loses its offsets",
         "flush-each-record": "log.flush.interval.messages is 1 on brokers 1, 2: each record waits "
         "for the disk",
+        "default-retention-typo": "log.retention.ms is 604800 on brokers 1, 2: records are kept "
+        "for 10 min 5 s",
         "retention-typo": "topic typo sets retention.ms=604800: records are kept for 10 min 5 s",
         "messages-very-large": "topic typo sets max.message.bytes=100000000: a batch may have "
         "100 MB",
@@ -188,3 +271,74 @@ def test_eligible_leaders_are_replicas(
 
     wait_until(is_found, "broker 3 to be an eligible leader", SECONDS)
     assert found["cluster"]["evidence"]["rows"] == [["strict", "0", "3"]]
+
+
+# -- without racks, with an authorizer
+
+
+def test_brokers_that_allow_everybody_everything(
+    shell: CommandLine, open_shell: CommandLine
+) -> None:
+    found = found_by(shell, "no-authorizer")
+    assert set(found) == {"config authorizer.class.name"}
+    assert found_by(open_shell, "no-authorizer") == {}
+    assert found_by(shell, "acl-missing-allows") == {}
+    (found_open,) = found_by(open_shell, "acl-missing-allows").values()
+    assert found_open["severity"] == "info"
+    assert "is set on brokers 1, 2, which do not show its value" in found_open["seen"]
+
+
+def test_brokers_without_racks_that_share_a_host(
+    shell: CommandLine, open_shell: CommandLine
+) -> None:
+    assert found_by(shell, "replicas-on-one-host") == {}, "racks say where replicas are"
+    found = found_by(open_shell, "replicas-on-one-host")
+    assert {subject: row["severity"] for subject, row in found.items()} == {
+        "host 127.0.0.1": "info"
+    }
+    assert [row[:2] for row in found["host 127.0.0.1"]["evidence"]["rows"]] == [
+        ["orders", "0"],
+        ["orders", "1"],
+    ]
+
+
+def test_an_acl_for_everybody_goes_with_the_command_that_is_printed(
+    open_kafka: LocalKafka, open_shell: CommandLine, tmp_path: Path
+) -> None:
+    """Without an authorizer the rule is not applicable: `test_audit_access.py`."""
+    bootstrap = open_kafka.bootstrap_string
+    before = {(row["rule"], row["subject"]) for row in audited(open_shell)}
+    assert OPEN not in {rule for rule, _ in before}
+    for principal, operation, resource_type in (
+        ("User:*", "Write", "topic"),
+        ("User:*", "Alter", "cluster"),
+        ("User:*", "Read", "topic"),
+        ("User:known", "All", "topic"),
+    ):
+        security.allow(bootstrap, principal, operation, resource_type)
+    found: dict[str, dict[str, Any]] = {}
+
+    def is_found() -> bool:
+        found.update(found_by(open_shell, OPEN))
+        return len(found["principal User:*"]["evidence"]["rows"]) > 1 if found else False
+
+    wait_until(is_found, "the ACLs for everybody", SECONDS)
+    assert {subject: row["seen"] for subject, row in found.items()} == {
+        "principal User:*": "every client may Alter on cluster kafka-cluster and Write on topic *, "
+        "by an ACL for User:*"
+    }
+    Operator(open_kafka, tmp_path / "operator").paste(found["principal User:*"]["fix"])
+    wait_until(lambda: not found_by(open_shell, OPEN), "no ACL for everybody", SECONDS)
+    assert {(row["rule"], row["subject"]) for row in audited(open_shell)} == before
+
+
+def test_tiered_storage_of_a_topic_that_brokers_have_switched_off(
+    open_kafka: LocalKafka, open_shell: CommandLine
+) -> None:
+    assert found_by(open_shell, TIERED) == {}
+    tiered = TopicSpec("tiered", [(1, 2)], configs={"remote.storage.enable": "true"})
+    create_topics(open_kafka.bootstrap_string, [tiered])
+    (found,) = found_by(open_shell, TIERED).values()
+    assert found["seen"] == "1 topic has tiered storage, which is off in brokers 1, 2: tiered"
+    log = open_kafka.home(1).server_log.read_text()
+    assert "Error updating topic tiered with new configuration" in log

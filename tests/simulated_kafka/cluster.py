@@ -28,7 +28,7 @@ from counterpoise.kafka_admin.config_requests import NO_RESPONSE, NOT_SENT, in_r
 from counterpoise.model.acl import DESCRIBE_CONFIGS_OF_TOPICS
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
-from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum
+from counterpoise.model.inspection import AllowedOperation, ConsumerGroup, FeatureLevel, Quorum
 from counterpoise.model.kafka import (
     EVERY_BROKER,
     BrokerDescription,
@@ -226,6 +226,10 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
     @_call
     def describe_groups(self) -> tuple[ConsumerGroup, ...]:
         return tuple(sorted(self.groups, key=lambda group: group.group))
+
+    @_call
+    def describe_acls_for_everybody(self) -> tuple[AllowedOperation, ...] | None:
+        return self.acls_for_everybody
 
     @_call
     def describe_versions(

@@ -24,7 +24,13 @@ from functools import partial
 from typing import Any, Final, Self
 
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
-from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum, QuorumNode
+from counterpoise.model.inspection import (
+    AllowedOperation,
+    ConsumerGroup,
+    FeatureLevel,
+    Quorum,
+    QuorumNode,
+)
 from counterpoise.model.kafka import (
     EVERY_BROKER,
     FOLLOWER_RATE,
@@ -88,6 +94,7 @@ class SimulatedWorld:
     quorum: Quorum | None = None  # None: the first three brokers vote
     eligible_leaders: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     groups: list[ConsumerGroup] = field(default_factory=list)
+    acls_for_everybody: tuple[AllowedOperation, ...] | None = ()  # None: no authorizer
     _unregistered: dict[int, SimulatedBroker] = field(default_factory=dict)
     _created_topics: int = 0
 

@@ -51,7 +51,7 @@ ROWS: Final = (
     AclRow(
         "reader",
         DESCRIBE_CLUSTER,
-        "reassignments, log dirs, metadata quorum, list of consumer groups",
+        "reassignments, log dirs, metadata quorum, ACLs, list of consumer groups",
         _READING,
         "doctor",
     ),

@@ -15,7 +15,9 @@ IN_FILES: Final = (
     "auto-leader-rebalance",
     "controlled-shutdown-off",
     "default-replication-factor",
+    "default-retention-typo",
     "flush-each-record",
+    "internal-min-isr",
     "internal-replication-factor",
     "offsets-retention-short",
     "replication-factor-above-brokers",
@@ -37,11 +39,12 @@ BY_COMMANDS: Final = (
     "throttle-rate-of-all-brokers",
     "unclean-leader-election",
 )
+ACL: Final = "acl-for-everybody"
 FEATURES: Final = "features-below-possible"
 HOT_TOPIC: Final = "hot-topic-few-partitions"
 STALLED: Final = "reassignment-stalled"
 ENDLESS: Final = "reassignment-endless"
-ONE_BY_ONE: Final = (FEATURES, HOT_TOPIC, STALLED, ENDLESS)  # each has a test of its own
+ONE_BY_ONE: Final = (ACL, FEATURES, HOT_TOPIC, STALLED, ENDLESS)  # each has a test of its own
 
 # Lines for the configuration of clients, of which ours is one.
 FOR_CLIENTS: Final = ("bootstrap-few-addresses", "bootstrap-dead-address")
@@ -94,6 +97,7 @@ _PLACE: Final = "names a file and a key; the value is one that only people know"
 _DECISION: Final = "what to do is a decision of people, or work on machines"
 _CLIENTS: Final = "gives clients the same line as bootstrap-dead-address"
 NOT_EXECUTED: Final = {
+    "acl-missing-allows": "ACLs come first: they are a decision of people",
     "advertised-duplicate": _PLACE,
     "advertised-ip-address": _PLACE,
     "advertised-loopback": _PLACE,
@@ -112,6 +116,7 @@ NOT_EXECUTED: Final = {
     "listener-security-differs": _PLACE,
     "listener-unencrypted": _DECISION,
     "log-dir-offline": _DECISION,
+    "log-dirs-temporary": _PLACE,
     "name-with-dead-addresses": _DECISION,
     "not-answered": _DECISION,
     "no-authorizer": "ACLs come first: they are a decision of people",
@@ -122,9 +127,12 @@ NOT_EXECUTED: Final = {
     "racks-missing": _PLACE,
     "racks-single": _DECISION,
     "racks-uneven": _DECISION,
+    "replicas-on-one-host": _PLACE,
     "retention-cannot-fit": _PLACE,
     "retention-without-end": _PLACE,
     "rights-refused": _PLACE,
+    "tiered-storage-off": "names a storage manager that only people know",
+    "topic-names-collide": _DECISION,
     "topics-over-provisioned": _DECISION,
     "waiver-expired": _DECISION,
 }

@@ -21,7 +21,7 @@ from counterpoise.model.connectivity import (
     QuorumCheck,
     VoterCheck,
 )
-from counterpoise.model.inspection import FeatureLevel
+from counterpoise.model.inspection import AllowedOperation, FeatureLevel
 from counterpoise.model.kafka import (
     BrokerDescription,
     ConfigResource,
@@ -141,6 +141,42 @@ def offsets_factor(value: str) -> AuditFacts:
     for configs in cluster.configs.static.values():
         configs["offsets.topic.replication.factor"] = value
     return facts(cluster)
+
+
+def transactions_min_isr(value: str) -> AuditFacts:
+    """Before the first transaction, with a factor of 3."""
+    cluster = healthy("orders-0: 1 2 3")
+    for configs in cluster.configs.static.values():
+        configs["transaction.state.log.min.isr"] = value
+    return facts(cluster)
+
+
+def hosts(names: tuple[str, str]) -> AuditFacts:
+    """No racks, and brokers 1 and 2 call each other by these names."""
+    cluster = healthy(racks="1 2 3")
+    for broker_id, name in enumerate(names, 1):
+        listener = f"CLIENT://{name}:909{broker_id}"
+        cluster.configs.static[broker_id]["advertised.listeners"] = listener
+    return facts(cluster)
+
+
+def tiered_topic(in_brokers: str) -> AuditFacts:
+    cluster = healthy()
+    resource = ConfigResource(ConfigResourceType.TOPIC, "orders")
+    cluster.configs.dynamic[resource] = {"remote.storage.enable": "true"}
+    cluster.configs.static[2]["remote.log.storage.system.enable"] = in_brokers
+    return facts(cluster)
+
+
+def allowed_to_everybody(topic: str) -> AuditFacts:
+    cluster = healthy()
+    acl = AllowedOperation("User:*", "*", "Write", "topic", topic, is_prefixed=False)
+    cluster.acls_for_everybody = (acl,)
+    return facts(cluster)
+
+
+def log_dir(path: str) -> AuditFacts:
+    return table("log_dirs", log_dir=path)
 
 
 def listeners(text: str, of_broker: int | None = 2) -> AuditFacts:

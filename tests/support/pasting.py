@@ -25,6 +25,7 @@ from dev.local_processes import run
 
 _TOOLS: Final = "org.apache.kafka.tools"
 _CLASSES: Final = {
+    "kafka-acls.sh": f"{_TOOLS}.AclCommand",
     "kafka-broker-api-versions.sh": f"{_TOOLS}.BrokerApiVersionsCommand",
     "kafka-cluster.sh": f"{_TOOLS}.ClusterTool",
     "kafka-configs.sh": "kafka.admin.ConfigCommand",

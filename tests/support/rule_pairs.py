@@ -89,6 +89,7 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     "min-insync-1": config(None, "min_insync_replicas", "1", "2"),
     "default-replication-factor": config(None, "default_replication_factor", "1", "2"),
     "internal-replication-factor": each(on.offsets_factor, "1", "2"),
+    "internal-min-isr": each(on.transactions_min_isr, "3", "2"),
     "replication-factor-above-brokers": config(None, "default_replication_factor", "4", "3"),
     # configs
     "auto-create-topics": config(1, "auto_create_topics_enable", "true", "false"),
@@ -102,6 +103,12 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     ),
     "retention-typo": topic_config("retention_ms", "3599999", "3600000"),
     "messages-very-large": topic_config("max_message_bytes", "50000000", "49999999"),
+    "default-retention-typo": config(None, "log_retention_ms", "604800", "3600000"),
+    "tiered-storage-off": each(on.tiered_topic, "false", "true"),
+    # access
+    "acl-for-everybody": each(on.allowed_to_everybody, "*", "orders"),
+    "acl-missing-allows": config(None, "allow_everyone_if_no_acl_found", "true", "false"),
+    # replication, of topics that are there
     "eligible-leaders": each(on.eligible, {ORDERS_0: (2,)}, {}),
     "unclean-leader-election": config(None, UNCLEAN, "true", "false"),
     # availability now
@@ -117,6 +124,7 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     "partitions-in-one-rack": each(on.picture_on_four, "t-0: 1 4", "t-0: 1 2"),
     "racks-uneven": each(partial(on.picture, "t-0: 1 2 3"), "1=a 2=a 3=b", "1=a 2=b 3=c"),
     "racks-single": each(partial(on.picture, "t-0: 1 2 3"), "1=a 2=a 3=a", "1=a 2=a 3=b"),
+    "replicas-on-one-host": each(on.hosts, ("kafka-a", "kafka-a"), ("kafka-a", "kafka-b")),
     # balance
     "idle-broker": each(on.picture_on_four, on.lines(["1 2 3"] * 4), on.lines(on.EVEN)),
     "leaders-uneven": each(on.leaders, 8, 4),
@@ -130,6 +138,7 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     # partitions
     "hot-topic-few-partitions": each(on.hot_topic, 30_000_000, 900),
     "partitions-per-broker": each(on.limit_of_replicas, 6, 7),
+    "topic-names-collide": each(on.picture, "a.b-0: 1 2 3\na_b-0: 1 2 3", "a.b-0: 1 2 3"),
     "topics-over-provisioned": each(on.wide_topic, 0, 30_000),
     # leftovers
     "leftover-throttle": dynamic(TOPIC, "orders", "0:1", None),
@@ -154,6 +163,7 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     "disk-nearly-full": each(on.disk, 86, 84),
     "retention-cannot-fit": each(on.retention, 1_000_000, 1_000),
     "retention-without-end": each(partial(on.retention_bytes, -1), -1, 604_800_000),
+    "log-dirs-temporary": each(on.log_dir, "/tmp/kafka-logs", "/tmp/of-a-test/kafka-logs"),
     "log-dirs-uneven": each(on.log_dirs, 30, 40),
     # rights, waivers, unavailable data
     "rights-refused": each(on.refused, {ELECT: "CLUSTER_AUTHORIZATION_FAILED"}, {}),

@@ -39,6 +39,10 @@ SOURCES: dict[InspectionItem, tuple[str, Callable[[Inspection], object]]] = {
         lambda found: found.eligible_leaders,
     ),
     InspectionItem.GROUPS: ("describe_groups", lambda found: found.groups),
+    InspectionItem.ACLS: (
+        "describe_acls_for_everybody",
+        lambda found: found.acls_for_everybody,
+    ),
     InspectionItem.PERMISSIONS: ("refused_operations", lambda found: found.refused),
 }
 

@@ -11,6 +11,7 @@ from typing import Final
 from counterpoise.audit import unavailable_data
 from counterpoise.audit.rule import Rule, rules_of
 from counterpoise.audit.rules import (
+    access,
     availability,
     balance,
     bootstrap,
@@ -34,6 +35,7 @@ _MODULES_BY_AREA: Final = {
     "advertised listeners": (listeners,),
     "replication": (replication,),
     "configs": (configs,),
+    "access": (access,),
     "availability now": (availability,),
     "racks": (racks,),
     "balance": (balance,),

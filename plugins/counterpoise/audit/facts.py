@@ -79,8 +79,9 @@ class PartitionColumns:
     def needed(self) -> Ints:
         """Return the in-sync replicas without which acks=all is refused; NOT_KNOWN.
 
-        This is `min.insync.replicas`, but no more than there are replicas: brokers of 4.3 write to
-        a topic with one replica that asks for two, although kafka-topics lists it as under min ISR.
+        This is `min.insync.replicas`, but no more than there are replicas: brokers since 3.7 write
+        to a topic with one replica that asks for two, although kafka-topics lists it as under min
+        ISR.
         """
         return np.asarray(np.minimum(self.min_insync[self.topic_of], self.wanted))
 

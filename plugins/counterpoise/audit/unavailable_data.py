@@ -36,6 +36,7 @@ _MISSING_THINGS: Final[Mapping[str, str]] = {
     InspectionItem.QUORUM: "the cluster has no metadata quorum",
     InspectionItem.ELIGIBLE_LEADERS: "the brokers know no eligible leader replicas",
     InspectionItem.GROUPS: "the brokers know no consumer groups",
+    InspectionItem.ACLS: "the brokers have no authorizer",
     InspectionItem.PERMISSIONS: "nobody moves partitions here, or there is no topic to try it with",
 }
 # Read from any broker, for all of them.
@@ -85,6 +86,7 @@ def not_applicable(facts: AuditFacts, needs: Collection[str]) -> str:
         InspectionItem.QUORUM: inspection.quorum,
         InspectionItem.ELIGIBLE_LEADERS: inspection.eligible_leaders,
         InspectionItem.GROUPS: inspection.groups,
+        InspectionItem.ACLS: inspection.acls_for_everybody,
         InspectionItem.PERMISSIONS: inspection.refused,
     }
     for item, response in responses.items():

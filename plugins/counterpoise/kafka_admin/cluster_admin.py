@@ -22,7 +22,7 @@ from counterpoise.kafka_admin.broker_client import BrokerClient
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import EndpointCheck
-from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum
+from counterpoise.model.inspection import AllowedOperation, ConsumerGroup, FeatureLevel, Quorum
 from counterpoise.model.kafka import (
     BrokerVersion,
     CallResults,
@@ -121,6 +121,13 @@ class ClusterReader:
     def describe_groups(self) -> tuple[ConsumerGroup, ...]:
         """Return the consumer groups of responding brokers by name; empty groups have no topics."""
         return reading.describe_groups(self._broker_client)
+
+    def describe_acls_for_everybody(self) -> tuple[AllowedOperation, ...] | None:
+        """Return what ACLs allow to everybody: to `User:*`, and to whoever comes without a login.
+
+        None where brokers have no authorizer.
+        """
+        return reading.describe_acls_for_everybody(self._broker_client)
 
     def describe_configs(
         self,

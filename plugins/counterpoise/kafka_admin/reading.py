@@ -12,6 +12,7 @@ from types import new_class
 from typing import Any, Final
 
 from kafka.protocol.admin import (
+    DescribeAclsRequest,
     DescribeClusterRequest,
     DescribeGroupsRequest,
     DescribeLogDirsRequest,
@@ -43,7 +44,13 @@ from counterpoise.kafka_admin.broker_client import (
 )
 from counterpoise.model.acl import DESCRIBE_CLUSTER, DESCRIBE_GROUPS, DESCRIBE_TOPICS
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum, QuorumNode
+from counterpoise.model.inspection import (
+    AllowedOperation,
+    ConsumerGroup,
+    FeatureLevel,
+    Quorum,
+    QuorumNode,
+)
 from counterpoise.model.kafka import (
     BrokerDescription,
     BrokerVersion,
@@ -717,3 +724,71 @@ def _topics_of(member: Any) -> set[str]:
         return set()
     assignment = ConsumerProtocolAssignment.decode(member.member_assignment)
     return {topic.topic for topic in assignment.assigned_partitions if topic.partitions}
+
+
+# -- ACLs that allow something to everybody
+#
+#     describe_acls_for_everybody(broker_client)      # (AllowedOperation("User:*", "*", "Write"...
+#
+# Brokers filter by principal: of the ACLs for others none is read.
+#
+# Limits: those of Kafka's own authorizers; what a DENY takes away again is not looked at.
+
+
+_EVERYBODY: Final = ("User:*", "User:ANONYMOUS")
+_SECURITY_DISABLED: Final = 54  # no authorizer
+_ANY: Final = 1  # type of resource or pattern, and operation
+_ALLOW: Final = 3
+_PREFIXED: Final = 4
+_RESOURCE_TYPES: Final = {2: "topic", 3: "group", 4: "cluster"}
+_OPERATIONS: Final = {
+    2: "All",
+    3: "Read",
+    4: "Write",
+    5: "Create",
+    6: "Delete",
+    7: "Alter",
+    8: "Describe",
+    9: "ClusterAction",
+    10: "DescribeConfigs",
+    11: "AlterConfigs",
+    12: "IdempotentWrite",
+}
+
+
+def describe_acls_for_everybody(
+    broker_client: BrokerClient,
+) -> tuple[AllowedOperation, ...] | None:
+    """See `ClusterReader.describe_acls_for_everybody`. Other types of resources are left out."""
+    allowed: list[AllowedOperation] = []
+    for principal in _EVERYBODY:
+        request = DescribeAclsRequest(
+            resource_type_filter=_ANY,
+            resource_name_filter=None,
+            pattern_type_filter=_ANY,
+            principal_filter=principal,
+            host_filter=None,
+            operation=_ANY,
+            permission_type=_ALLOW,
+        )
+        what = f"the ACLs for {principal}"
+        response = broker_client.read(request, what)
+        if response.error_code == _SECURITY_DISABLED:
+            return None
+        message = response.error_message
+        raise_for(response.error_code, message, what, DESCRIBE_CLUSTER, broker_client.settings)
+        allowed += [
+            AllowedOperation(
+                acl.principal,
+                acl.host,
+                _OPERATIONS[acl.operation],
+                _RESOURCE_TYPES[resource.resource_type],
+                resource.resource_name,
+                resource.pattern_type == _PREFIXED,
+            )
+            for resource in response.resources
+            if resource.resource_type in _RESOURCE_TYPES
+            for acl in resource.acls
+            if acl.operation in _OPERATIONS
+        ]
+    return tuple(sorted(allowed, key=repr))

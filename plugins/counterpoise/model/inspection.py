@@ -39,6 +39,7 @@ class InspectionItem(StrEnum):
     REASSIGNMENTS = "reassignments"
     ELIGIBLE_LEADERS = "eligible leader replicas"
     GROUPS = "consumer groups"
+    ACLS = "ACLs for everybody"
     PERMISSIONS = "permissions"
 
 
@@ -115,6 +116,18 @@ class ConsumerGroup:
     topics: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class AllowedOperation:
+    """What an ACL allows; names as kafka-acls.sh writes them."""
+
+    principal: str
+    host: str
+    operation: str
+    resource_type: str  # cluster, topic, group, ...
+    resource_name: str  # of topics: * is all
+    is_prefixed: bool  # of all resources whose names begin so
+
+
 @dataclass(frozen=True)
 class Inspection:
     """What one inspection read.
@@ -134,5 +147,7 @@ class Inspection:
     # KIP-966; only partitions that have some.
     eligible_leaders: Mapping[TopicPartition, tuple[int, ...]] | None = None
     groups: tuple[ConsumerGroup, ...] | None = None
+    # Those for User:* and for User:ANONYMOUS, which is whoever comes without a login.
+    acls_for_everybody: tuple[AllowedOperation, ...] | None = None
     refused: Mapping[str, str] | None = None  # operation -> reason, of the operator's principal
     unavailable: Mapping[str, str] = field(default_factory=dict)  # InspectionItem -> reason

@@ -15,7 +15,13 @@ from typing import Any, Final
 from counterpoise.errors import InputError, list_complaints
 from counterpoise.model import json_values
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Inspection, Quorum
+from counterpoise.model.inspection import (
+    AllowedOperation,
+    ConsumerGroup,
+    FeatureLevel,
+    Inspection,
+    Quorum,
+)
 from counterpoise.model.json_values import JsonValueError, read_json
 from counterpoise.model.kafka import BrokerVersion, ConfigValue, Reassignment
 
@@ -43,6 +49,7 @@ class _Saved:
     features: Mapping[int, Mapping[str, FeatureLevel]]
     quorum: Quorum | None
     groups: tuple[ConsumerGroup, ...] | None
+    acls_for_everybody: tuple[AllowedOperation, ...] | None
     reassignments: tuple[_OfPartition, ...] | None
     eligible_leaders: tuple[_OfPartition, ...] | None
     unavailable: Mapping[str, str] = field(default_factory=dict)

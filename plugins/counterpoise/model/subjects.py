@@ -39,6 +39,14 @@ def group(name: str) -> str:
     return f"group {name}"
 
 
+def principal(name: str) -> str:
+    return f"principal {name}"
+
+
+def host(name: str) -> str:
+    return f"host {name}"
+
+
 def listener(name: str) -> str:
     return f"listener {name}"
 

@@ -21,7 +21,7 @@ from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import ConfigResourceType, ConfigSource, ConfigValue
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import list_brokers
+from counterpoise.model.words import join_names, list_brokers, pluralize, verb
 from counterpoise.units import format_bytes, format_seconds
 
 _BROKER: Final = ConfigResourceType.BROKER
@@ -30,6 +30,7 @@ _HOUR_MS: Final = 3_600_000
 _DAY_MINUTES: Final = 1440
 _RETENTION_BYTES: Final = "retention.bytes"
 _SEGMENT_BYTES: Final = "segment.bytes"
+_TIERED_STORAGE: Final = "remote.log.storage.system.enable"
 _MIN_SEGMENT_BYTES: Final = 1_048_576  # the least that Kafka takes
 _LARGE_MESSAGE_BYTES: Final = 50_000_000
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
@@ -135,6 +136,19 @@ ROWS: Final = (
         "is behind by more loses records.",
         how="Set what was meant, or delete it for the default. A topic that is to be emptied gets "
         "its retention back afterwards.",
+    ),
+    ConfigRow(
+        "default-retention-typo",
+        Severity.WARNING,
+        "log.retention.ms",
+        _BROKER,
+        is_bad=lambda value: 0 <= int(value) < _HOUR_MS,
+        means=lambda value: f"records are kept for {format_seconds(int(value) / 1000)}",
+        title="Retention of less than an hour by default",
+        why="The value is in milliseconds: 604800 is ten minutes, and not a week. Every topic that "
+        "sets no retention of its own has it, __consumer_offsets excepted.",
+        how="Set what was meant, or delete it: without it log.retention.hours holds, 7 days.",
+        better="604800000",
     ),
     ConfigRow(
         "messages-very-large",
@@ -252,6 +266,36 @@ def segment_above_retention(facts: AuditFacts) -> Iterator[CheckResult]:
                 f"of {format_bytes(segment_bytes)}: it deletes nothing below that",
                 fix=(add_config("topics", topic, {_SEGMENT_BYTES: smaller}),),
             )
+
+
+@rule(
+    "tiered-storage-off",
+    Severity.WARNING,
+    title="Tiered storage on in topics, and off in brokers",
+    why="A broker with remote.log.storage.system.enable=false does not take over the configs of "
+    "such a topic: it keeps all records on its own disks, and does not read what is in remote "
+    "storage. Only its log says so.",
+    how="Switch it on in every broker. To have it off, make the topics local first: that deletes "
+    "what is in remote storage.",
+    source=f"{_DOCUMENTED}tiered_storage",
+    needs={InspectionItem.BROKER_CONFIGS},
+)
+def tiered_storage_off(facts: AuditFacts) -> Iterator[CheckResult]:
+    configs = facts.values_of(_TIERED_STORAGE)
+    off = [broker_id for broker_id, config in configs.items() if config.value == "false"]
+    topics = sorted(facts.snapshot.tiered_topics)
+    if off and topics:
+        have = verb(len(topics), "has", "have")
+        yield CheckResult(
+            subjects.config(_TIERED_STORAGE),
+            f"{pluralize(len(topics), 'topic')} {have} tiered storage, which is off in "
+            f"{list_brokers(off)}: {join_names(topics)}",
+            evidence(("topic",), [(topic,) for topic in topics]),
+            fix=(
+                f"# server.properties of {list_brokers(off)}: {_TIERED_STORAGE}=true and the "
+                "storage manager of your other brokers, then restart them one by one",
+            ),
+        )
 
 
 RULES: Final = tuple(map(_rule_of, ROWS))

@@ -10,6 +10,7 @@ day, and for compacted topics from what they hold now.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import PurePosixPath
 from typing import Final
 
 import numpy as np
@@ -64,6 +65,7 @@ from counterpoise.units import format_bytes
 # topics without a limit or without a known rate, count with what they hold now.
 
 
+_TEMPORARY: Final = ("/tmp", "/var/tmp")
 _AS_THE_OTHER: Final = -2  # Kafka's local.retention.*: as retention.*
 
 
@@ -383,6 +385,38 @@ def retention_without_end(facts: AuditFacts) -> Iterator[CheckResult]:
             "for ever: retention.ms and retention.bytes are both -1",
             evidence(("topic",), [(name,) for name in names]),
             fix=_shorten(facts, names[:_TOPICS_IN_FIX]),
+        )
+
+
+@rule(
+    "log-dirs-temporary",
+    Severity.WARNING,
+    title="Log dirs among temporary files",
+    why="Systems empty this folder when they start, or delete files there that nobody opened for "
+    "some days, such as old segments; in a container it ends with the container. Kafka's own "
+    "examples have /tmp/kafka-logs and /tmp/kraft-combined-logs.",
+    how="Stop one broker after the other, move its folder, and start it with the new log.dirs.",
+    source="https://kafka.apache.org/documentation/#brokerconfigs_log.dirs",
+)
+def log_dirs_temporary(facts: AuditFacts) -> Iterator[CheckResult]:
+    """Yield what is right in such a folder: what is deeper was mostly made on purpose, by tests."""
+    rows = [
+        (broker_id, log_dir)
+        for broker_id, log_dir in sorted(rows_of(facts.snapshot.log_dirs, "broker_id", "log_dir"))
+        if str(PurePosixPath(log_dir).parent) in _TEMPORARY
+    ]
+    if rows:
+        brokers = list_brokers(sorted({broker_id for broker_id, _ in rows}))
+        log_dirs = join_names(sorted({log_dir for _, log_dir in rows}))
+        yield CheckResult(
+            subjects.config("log.dirs"),
+            f"{brokers} {verb(len({row[0] for row in rows}), 'keeps', 'keep')} records among "
+            f"temporary files: {log_dirs}",
+            evidence(("broker", "log dir"), rows),
+            fix=(
+                f"# server.properties of {brokers}: log.dirs, while the broker is stopped and when "
+                "its folder is moved, one broker after the other",
+            ),
         )
 
 

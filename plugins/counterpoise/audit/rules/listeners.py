@@ -386,15 +386,15 @@ def listener_security_differs(facts: AuditFacts) -> Iterator[CheckResult]:
 )
 def listener_unencrypted(facts: AuditFacts) -> Iterator[CheckResult]:
     rows_by_listener = grouped(
-        (name, (broker_id, protocol, name == _between_brokers(configs)))
+        (name, (broker_id, protocol, name == between_brokers(configs)))
         for broker_id, configs in facts.broker_configs.items()
         for name in advertised_names(configs)
         if (protocol := protocol_map(configs).get(name, name)) in _MEANINGS
     )
     for name, rows in sorted(rows_by_listener.items()):
         meanings = sorted({f"{protocol}: {_MEANINGS[protocol]}" for _, protocol, _ in rows})
-        is_between_brokers = any(is_between for _, _, is_between in rows)
-        also = "; brokers replicate through it" if is_between_brokers else ""
+        isbetween_brokers = any(is_between for _, _, is_between in rows)
+        also = "; brokers replicate through it" if isbetween_brokers else ""
         shown = [(broker_id, protocol) for broker_id, protocol, _ in rows]
         yield CheckResult(
             subjects.listener(name),
@@ -403,7 +403,7 @@ def listener_unencrypted(facts: AuditFacts) -> Iterator[CheckResult]:
         )
 
 
-def _between_brokers(configs: Configs) -> str:
+def between_brokers(configs: Configs) -> str:
     """Return the name of the listener that brokers use among themselves."""
     by_name = value_of(configs, "inter.broker.listener.name")
     return by_name or value_of(configs, "security.inter.broker.protocol") or "PLAINTEXT"

@@ -18,9 +18,10 @@ from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.figures import per_broker
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.model import subjects
+from counterpoise.model.grouping import grouped
 from counterpoise.model.movement import BROKERS_OWN_TOPICS
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, list_brokers, pluralize, verb
+from counterpoise.model.words import join_ids, join_names, list_brokers, pluralize, verb
 from counterpoise.units import format_bytes, format_rate
 
 _MODIFY_TOPIC: Final = "https://kafka.apache.org/documentation/#basic_ops_modify_topic"
@@ -112,6 +113,26 @@ def partitions_per_broker(facts: AuditFacts, *, most: int) -> Iterator[CheckResu
             yield CheckResult(
                 subjects.broker(broker_id),
                 f"broker {broker_id} holds {count:,} replicas, more than {most:,}",
+            )
+
+
+@rule(
+    "topic-names-collide",
+    Severity.INFO,
+    title="Topics whose metrics have one name",
+    why="In the names of metrics a dot becomes an underscore: what is measured of one topic is "
+    "shown for the other, or added to it. Brokers of today refuse the second name; earlier ones "
+    "with KRaft did not.",
+    how="Use a new name for one of them: create that topic, move producers, then consumers.",
+    source="https://kafka.apache.org/documentation/#basic_ops_add_topic",
+)
+def topic_names_collide(facts: AuditFacts) -> Iterator[CheckResult]:
+    topics_by_name = grouped((topic.replace(".", "_"), topic) for topic in facts.partitions.topics)
+    for name, topics in topics_by_name.items():
+        if len(topics) > 1:
+            yield CheckResult(
+                subjects.topic(topics[0]),
+                f"topics {join_names(topics)} have one name in metrics, {name}",
             )
 
 

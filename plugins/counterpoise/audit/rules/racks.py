@@ -1,4 +1,4 @@
-"""Racks: brokers without one, partitions within one, racks of different sizes.
+"""Racks: brokers without one, partitions within one, racks of different sizes, shared hosts.
 
     topic orders: 4 of 12 partitions have all their replicas in rack a      # partitions-in-one-rack
 
@@ -13,14 +13,24 @@ from typing import Final
 import numpy as np
 
 from counterpoise.audit.commands import to_fill_in
-from counterpoise.audit.facts import PARTITION_ROW, AuditFacts, PartitionColumns
+from counterpoise.audit.facts import PARTITION_ROW, AuditFacts, Configs, PartitionColumns
 from counterpoise.audit.rule import CheckResult, Measure, Need, evidence, rule
+from counterpoise.audit.rules.listeners import (
+    ADVERTISED,
+    LISTENERS,
+    between_brokers,
+    is_local,
+    listeners_of,
+    value_of,
+)
 from counterpoise.model import subjects
 from counterpoise.model.columns import NOBODY, Flags
 from counterpoise.model.finding import WantedPlan
+from counterpoise.model.grouping import grouped
+from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, pluralize, verb
+from counterpoise.model.words import join_ids, list_brokers, pluralize, verb
 
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#basic_ops_racks"
 _SET_RACK: Final = "broker.rack=RACK"
@@ -159,3 +169,68 @@ def racks_single(facts: AuditFacts) -> Iterator[CheckResult]:
         (rack,) = rack_names
         brokers = pluralize(broker_count, "broker")
         yield CheckResult(subjects.CLUSTER, f"all {brokers} are in rack {rack}")
+
+
+@rule(
+    "replicas-on-one-host",
+    Severity.WARNING,
+    title="Replicas that share a host",
+    why="Where brokers share a host and no racks say so, Kafka puts replicas of a partition side "
+    "by side: the host's end takes both. Brokers that reach each other by loopback are on one "
+    "machine on purpose: an info.",
+    how="Set broker.rack to what fails together, at least the host, on every broker; then make a "
+    "plan with the goal rebalance.",
+    source=_DOCUMENTED,
+    needs={InspectionItem.BROKER_CONFIGS},
+    severities={Severity.INFO},
+)
+def replicas_on_one_host(facts: AuditFacts) -> Iterator[CheckResult]:
+    for host, broker_ids in _shared_hosts(facts).items():
+        partitions = facts.partitions
+        is_there = np.isin(partitions.replicas, broker_ids).sum(axis=1) > 1
+        rows = np.flatnonzero(is_there).tolist()
+        if not rows:
+            continue
+        topic_of = partitions.topic_of
+        topics = sorted({partitions.topics[topic_of[row]] for row in rows})
+        shown = ((partitions.topics[topic_of[row]], *partitions.row(row)) for row in rows)
+        have = pluralize(len(rows), "partition has", "partitions have")
+        yield CheckResult(
+            subjects.host(host),
+            f"{list_brokers(broker_ids)} are on one host, {host}, and have no rack: {have} two "
+            f"replicas or more there, of {pluralize(len(topics), 'topic')}",
+            evidence(("topic", *PARTITION_ROW), shown, len(rows)),
+            fix=(
+                "# server.properties of each broker, then restart them one by one:",
+                *to_fill_in("broker.rack=HOST-OR-RACK"),
+            ),
+            severity=Severity.INFO if is_local(host) else None,
+        )
+
+
+def _shared_hosts(facts: AuditFacts) -> dict[str, list[int]]:
+    """Return the brokers without a rack on each host that has several of them.
+
+    A host is what brokers call each other by, or the address of that name where the connectivity
+    check has resolved it. Other listeners may go through one proxy or load balancer.
+    """
+    racks = facts.snapshot.racks
+    brokers_by_host = grouped(
+        (host, broker_id)
+        for broker_id, configs in facts.broker_configs.items()
+        if not racks.get(broker_id) and (host := _host_between_brokers(facts, broker_id, configs))
+    )
+    return {host: brokers for host, brokers in brokers_by_host.items() if len(brokers) > 1}
+
+
+def _host_between_brokers(facts: AuditFacts, broker_id: int, configs: Configs) -> str:
+    """Return the host to which other brokers connect; "" if it is not known."""
+    advertised = listeners_of(value_of(configs, ADVERTISED) or value_of(configs, LISTENERS))
+    name = between_brokers(configs).upper()
+    listener = next((one for one in advertised if one.name == name), None)
+    check = facts.endpoints.advertised.get(broker_id)
+    if listener is None:
+        return ""
+    if check is not None and check.address == listener.endpoint_in_config and check.ips:
+        return check.ips[0]
+    return listener.host.lower()

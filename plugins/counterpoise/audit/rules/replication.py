@@ -37,7 +37,7 @@ from counterpoise.model.kafka import ConfigSource, ConfigValue
 from counterpoise.model.movement import BALANCER_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, join_names, pluralize, verb
+from counterpoise.model.words import join_ids, join_names, list_brokers, pluralize, verb
 
 _MIN_ISR: Final = "min.insync.replicas"
 _USUAL_FACTOR: Final = 3
@@ -184,7 +184,7 @@ def _highest_factors(facts: AuditFacts) -> Ints:
 def min_insync_blocks(facts: AuditFacts) -> Iterator[CheckResult]:
     """Yield topics with two replicas or more: one replica is a finding of `replication-factor-1`.
 
-    Brokers since 4.3 require no more in-sync replicas than there are replicas. A topic of mixed
+    Brokers since 3.7 require no more in-sync replicas than there are replicas. A topic of mixed
     factors gets more replicas: a lower value is too low for its partitions with three.
     """
     yield from min_isr_unknown(facts)
@@ -323,6 +323,11 @@ _DEFAULT_FACTOR: Final = "default.replication.factor"
 _OFFSETS_FACTOR: Final = "offsets.topic.replication.factor"
 _TRANSACTIONS_FACTOR: Final = "transaction.state.log.replication.factor"
 _SHARES_FACTOR: Final = "share.coordinator.state.topic.replication.factor"
+# What Kafka gives to the internal topic as its own min.insync.replicas; offsets have the cluster's.
+_MIN_ISR_OF: Final = {
+    _TRANSACTIONS_FACTOR: "transaction.state.log.min.isr",
+    _SHARES_FACTOR: "share.coordinator.state.topic.min.isr",
+}
 # The topic that each factor is for, and what clients see while brokers cannot create it.
 _WITHOUT_TOPIC: Final = {
     _OFFSETS_FACTOR: ("__consumer_offsets", "consumer groups get no assignment"),
@@ -459,6 +464,50 @@ def _factors_above(
             fix=(
                 "# server.properties of all brokers and controllers, then restart them one by one:",
                 f"{key}={min(_USUAL_FACTOR, broker_count)}",
+            ),
+        )
+
+
+@rule(
+    "internal-min-isr",
+    Severity.WARNING,
+    title="Internal topics that stop with one broker",
+    why="Brokers write to internal topics with acks=all. With a min.isr as high as the replication "
+    "factor, each restart of a broker stops transactions, or share groups, of part of the clients.",
+    how="Leave one replica of margin. Once the topic exists its own min.insync.replicas decides: "
+    "see min-insync-blocks.",
+    source=f"{_DOCUMENTED}brokerconfigs_transaction.state.log.min.isr",
+    needs={InspectionItem.BROKER_CONFIGS},
+)
+def internal_min_isr(facts: AuditFacts) -> Iterator[CheckResult]:
+    """Yield what internal topics that do not exist yet would get.
+
+    Brokers since 3.7 write to a topic with one replica whatever its min.insync.replicas is.
+    """
+    missing = _missing_topics(facts)
+    for factor_key, key in _MIN_ISR_OF.items():
+        if factor_key not in missing:
+            continue
+        needed = {broker_id: config.value for broker_id, config in facts.values_of(key).items()}
+        rows = [
+            (broker_id, int(config.value or 0), int(needed[broker_id] or 0))
+            for broker_id, config in facts.values_of(factor_key).items()
+            if broker_id in needed
+        ]
+        blocking = [row for row in rows if 1 < row[1] <= row[2]]
+        if not blocking:
+            continue
+        _, factor, min_isr = blocking[0]
+        older = "; brokers before 3.7 refuse every write" if min_isr > factor else ""
+        broker_ids = [broker_id for broker_id, _, _ in blocking]
+        yield CheckResult(
+            subjects.config(key),
+            f"{key} is {min_isr} with {factor_key} {factor} on {list_brokers(broker_ids)}: with "
+            f"one broker down {missing[factor_key]}{older}",
+            evidence(("broker", "replication factor", "min.isr"), blocking),
+            fix=(
+                "# server.properties of all brokers, then restart them one by one:",
+                f"{key}={factor - 1}",
             ),
         )
 
