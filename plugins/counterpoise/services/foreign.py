@@ -26,8 +26,8 @@ def foreign_throttles(
 ) -> tuple[str, ...]:
     """Return the throttle keys that are set and not `ours`, with their values.
 
-    Topics `of_runs` are read from every broker. After a restart a broker of Kafka 4.3.1 has the
-    lists of a deleted topic again, for a new one of that name, and no other broker shows them.
+    Topics `of_runs` are read from every broker. After a restart a broker has the lists of
+    a deleted topic again, for a new one of that name, and no other broker shows them.
     """
     topics = {topic_resource(description.topic) for description in reader.describe_topics()}
     live_broker_ids = sorted(reader.describe_cluster().live_broker_ids)
