@@ -15,7 +15,7 @@ from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest, Scope
-from counterpoise.planning import make_plan
+from counterpoise.planning import make_plan, plan_to_reach
 from counterpoise.planning.arrays import UNBOUNDED, read_cluster
 from tests.support.goal_judge import judge
 from tests.support.pictures import cluster
@@ -259,6 +259,18 @@ def test_the_worst_log_dir_holds_a_new_broker_back_though_another_has_room() -> 
     assert judge(snapshot, plan).errors == ()
     assert 400 <= arriving(plan)[4] <= 500
     assert speaks_of_disks(plan, 4)
+
+
+def test_a_broker_that_gets_replicas_and_has_lost_a_log_dir_is_named() -> None:
+    rows = [(f"{number % 3 + 1}", 100) for number in range(12)]
+    disks = "1=400/9000,! 2=400/9000 3=400/9000 4=0/9000,!"
+    snapshot = cluster(topic("t", rows), racks="1 2 3 4", disks=disks)
+    plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
+    (warning,) = [text for text in plan.warnings if "lost a log dir" in text]
+    assert "brokers that have lost a log dir: broker 4 (/disk-1): their other" in warning
+    wanted = {plan.moves[0].topic_partition: plan.moves[0].replicas_after}
+    imported = plan_to_reach(snapshot, wanted, BalancePolicy())
+    assert warning in imported.warnings
 
 
 def test_the_limit_is_the_policys() -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from counterpoise.model.grouping import grouped
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.words import name_brokers, pluralize, verb
@@ -27,7 +28,7 @@ def warnings_of(result: PlanningResult) -> tuple[str, ...]:
     An imported plan is as somebody wanted it: nothing is said of what it reaches.
     """
     is_imported = result.request.goal is Goal.IMPORTED
-    warnings = (_without_topic_ids,) if is_imported else WARNINGS
+    warnings = (_offline_log_dirs, _without_topic_ids) if is_imported else WARNINGS
     return tuple(filter(None, (warning(result) for warning in warnings)))
 
 
@@ -92,6 +93,24 @@ def _unknown_sizes(result: PlanningResult) -> str:
         is_unknown,
         "{has} no known size and count{s} as 0 bytes; bring offline log dirs back and take another "
         "snapshot",
+    )
+
+
+def _offline_log_dirs(result: PlanningResult) -> str:
+    """Return a warning of brokers that get replicas, and of which a log dir is offline."""
+    added = result.assignment.replicas[result.assignment.is_added]
+    receiving = set(result.cluster.broker_ids[np.unique(added)].tolist())
+    paths = grouped(
+        (row["broker_id"], row["log_dir"])
+        for row in result.snapshot.log_dirs.to_pylist()
+        if row["error"] is not None and row["broker_id"] in receiving
+    )
+    if not paths:
+        return ""
+    names = "; ".join(f"broker {one} ({', '.join(paths[one])})" for one in sorted(paths))
+    return (
+        f"new replicas go to brokers that have lost a log dir: {names}: their other log dirs take "
+        "all; mend the disk first, or leave these brokers out (--no-new-replicas-on)"
     )
 
 
@@ -269,6 +288,7 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     PlanningResult.list_left_to_repair,
     _few_replicas,
     _unknown_sizes,
+    _offline_log_dirs,
     _without_topic_ids,
     *EVENNESS_WARNINGS,
     _min_insync_is_all,
