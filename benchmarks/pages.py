@@ -48,6 +48,7 @@ from counterpoise.model.plan import BrokerFigure, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import RunState
 from counterpoise.model.severity import Severity
+from counterpoise.views.audit import AuditView, audit_json
 from counterpoise.web.app import warm_up
 from tests.support.pages import Pages
 from tests.support.series import NO_TOPICS, story
@@ -227,7 +228,7 @@ def write_audits(
         report = AuditReport(name, "Kafka-Id", at, snapshot_id, found, previous_at=before)
         installation.archive.store.write_text(f"audits/{name}/{snapshot_id}.json", to_json(report))
         if age == 0:
-            document = reporting.audit_json(report, texts)
+            document = audit_json(AuditView.of(report, texts))
             installation.archive.write_report(f"{name}/audit.json", document)
 
 

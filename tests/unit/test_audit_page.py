@@ -19,7 +19,7 @@ from counterpoise.model.finding import (
 )
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity, Waiver
-from counterpoise.reporting.audit_page import audit_json, audit_report
+from counterpoise.views.audit import AuditView, audit_html, audit_json
 from tests.support.audits import NOW
 from tests.support.report_page import Page
 from tests.unit.test_load_pages import BREAKOUT
@@ -61,7 +61,7 @@ def report(*seen: ReportedFinding, **changes: object) -> AuditReport:
 
 
 def page(given: AuditReport) -> Page:
-    return Page(audit_report(given, TEXTS))
+    return Page(audit_html(AuditView.of(given, TEXTS)))
 
 
 def test_the_worst_comes_first_with_its_words_and_rows() -> None:
@@ -158,6 +158,26 @@ def test_a_wanted_plan_links_to_the_dag_and_names_the_command() -> None:
     assert "counterpoise plan --cluster demo --goal add-brokers --brokers 4,5" in shown.text
 
 
+def test_plans_that_differ_in_topics_alone_are_one_line_below_the_first_that_wants_them() -> None:
+    def wanted(rule: str, topic: str) -> ReportedFinding:
+        plan = WantedPlan(Goal.REPLICATION_FACTOR, topics=(topic,), replication_factor=3)
+        return found(rule, Severity.WARNING, f"topic {topic}", plan=plan)
+
+    shown = page(report(wanted("bad", "b"), wanted("bad", "a"), wanted("idle", "c")))
+    (line,) = re.findall(r"counterpoise plan .*?\.json", shown.text)
+    assert "--topics a,b,c --replication-factor 3" in line
+    assert shown.text.index("seen at topic a") < shown.text.index(line)
+    assert shown.text.index(line) < shown.text.index("seen at topic c")
+
+
+def test_a_plan_of_more_topics_than_an_address_can_have_is_a_command_alone() -> None:
+    topics = tuple(f"topic-with-a-long-name-{number}" for number in range(1_000))
+    given = report(found("bad", Severity.WARNING, plan=WantedPlan(Goal.REPAIR, topics=topics)))
+    seen = AuditView.of(given, TEXTS)
+    (plan,) = seen.groups[0].plans
+    assert not seen.shown(plan).query and topics[-1] in seen.shown(plan).command
+
+
 def hostile() -> AuditReport:
     rows = Evidence((BREAKOUT,), ((BREAKOUT,),), 1)
     return report(
@@ -184,7 +204,7 @@ def test_the_json_has_the_findings_and_the_texts_of_their_rules() -> None:
         found("calm", Severity.UNKNOWN),
         unknown={"calm": "groups: denied"},
     )
-    document = json.loads(audit_json(given, TEXTS))
+    document = json.loads(audit_json(AuditView.of(given, TEXTS)))
     assert [row["subject"] for row in document["findings"]] == ["topic orders", "cluster"]
     assert set(document["rules"]) == {"bad", "calm"}
 
@@ -193,13 +213,13 @@ def test_the_json_has_the_findings_and_the_texts_of_their_rules() -> None:
 def test_checks_of_the_data_are_linked_where_there_are_some(
     checks: str | None, shown: bool
 ) -> None:
-    found_page = Page(audit_report(report(), TEXTS, data_checks=checks))
+    found_page = Page(audit_html(AuditView.of(report(), TEXTS), data_checks=checks))
     assert (("a", {"href": checks}) in found_page.elements) is shown
 
 
 def test_a_thousand_findings_make_a_page_that_can_be_opened() -> None:
     many = [found("bad", Severity.CRITICAL, f"topic t{number}") for number in range(1000)]
-    assert len(audit_report(report(*many), TEXTS)) < 2_000_000
+    assert len(audit_html(AuditView.of(report(*many), TEXTS))) < 2_000_000
 
 
 def test_what_follows_from_a_cause_stands_in_its_card() -> None:

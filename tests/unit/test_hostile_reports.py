@@ -11,10 +11,10 @@ import pytest
 
 from counterpoise.model.balance import Flapping, FlappingPartition
 from counterpoise.model.safe_text import SafeLogger, safe_logger
-from counterpoise.reporting.audit_page import audit_json, audit_report
 from counterpoise.reporting.balance_document import leader_balance_json
 from counterpoise.reporting.fleet_page import fleet_json, fleet_report
 from counterpoise.reporting.leader_balance import leader_balance_report
+from counterpoise.views.audit import AuditView, audit_html, audit_json
 from tests.support import hostile
 from tests.support.hostile import HOSTILE, MARK
 from tests.unit import test_audit_page, test_load_pages, test_reporting
@@ -46,9 +46,9 @@ def test_documents_of_a_balance() -> None:
 
 def test_an_audit_in_every_form() -> None:
     report = test_audit_page.hostile()
-    html = audit_report(report, test_audit_page.TEXTS)
+    html = audit_html(AuditView.of(report, test_audit_page.TEXTS))
     hostile.check_html(html)
-    hostile.check_json(audit_json(report, test_audit_page.TEXTS))
+    hostile.check_json(audit_json(AuditView.of(report, test_audit_page.TEXTS)))
     assert MARK in html
 
 

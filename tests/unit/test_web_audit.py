@@ -11,8 +11,8 @@ import pytest
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding, WantedPlan, to_json
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity, Waiver
-from counterpoise.reporting.audit_page import audit_json
 from counterpoise.settings import parse_settings
+from counterpoise.views.audit import AuditView, audit_json
 from tests.support.pages import NOW, Pages
 
 CLUSTERS = """
@@ -42,7 +42,7 @@ def audit(pages: Pages, days_ago: int, *found: ReportedFinding, **changes: objec
     with pages.installation() as installation:
         archive = installation.archive
         archive.store.write_text(f"audits/demo/{report.snapshot_id}.json", to_json(report))
-        archive.write_report("demo/audit.json", audit_json(report, {}))
+        archive.write_report("demo/audit.json", audit_json(AuditView.of(report, {})))
 
 
 def get(

@@ -14,8 +14,8 @@ from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import RunState
 from counterpoise.model.severity import Severity
-from counterpoise.reporting.audit_page import audit_json
 from counterpoise.reporting.leader_balance import leader_balance_report
+from counterpoise.views.audit import AuditView, audit_json
 from tests.support import hostile
 from tests.support.ledger_view import change_state
 from tests.support.pages import NOW, Pages
@@ -71,7 +71,7 @@ def audit(pages: Pages, subject: str) -> None:
     found = (ReportedFinding(finding, NOW, is_new=True),)
     report = AuditReport("demo", "Kafka-Id", NOW, "demo-20261122T120000Z", found)
     with pages.installation() as installation:
-        installation.archive.write_report("demo/audit.json", audit_json(report, {}))
+        installation.archive.write_report("demo/audit.json", audit_json(AuditView.of(report, {})))
 
 
 def test_the_report_of_the_balance_is_part_of_the_page(pages: Pages) -> None:

@@ -14,9 +14,9 @@ from counterpoise.model.fleet_document import ClusterState
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
 from counterpoise.model.severity import Severity
-from counterpoise.reporting.audit_page import audit_json
 from counterpoise.reporting.fleet_page import fleet_json
 from counterpoise.services import requests
+from counterpoise.views.audit import AuditView, audit_json
 from tests.support import hostile
 from tests.support.ledger_view import change_state
 from tests.support.pages import NOW, Pages
@@ -57,7 +57,9 @@ def audited(pages: Pages, cluster: str, *severities: Severity) -> None:
     )
     report = AuditReport(cluster, "id", NOW, f"{cluster}-20261122T120000Z", found)
     with pages.installation() as installation:
-        installation.archive.write_report(f"{cluster}/audit.json", audit_json(report, {}))
+        installation.archive.write_report(
+            f"{cluster}/audit.json", audit_json(AuditView.of(report, {}))
+        )
 
 
 def order(html: str) -> list[str]:

@@ -2,9 +2,8 @@
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,16 +21,8 @@ from counterpoise.cli.common import (
 from counterpoise.cli.output_files import path_argument, write_text
 from counterpoise.errors import InputError, RefusedError, StoreError
 from counterpoise.installation import now_utc
-from counterpoise.model import subjects
-from counterpoise.model.finding import (
-    AuditReport,
-    ReportedFinding,
-    RuleText,
-    WantedPlan,
-    from_json,
-    merged_plans,
-)
-from counterpoise.model.finding_groups import FindingGroup, groups_of
+from counterpoise.model.finding import AuditReport, ReportedFinding, from_json
+from counterpoise.model.finding_groups import FindingGroup
 from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.safe_text import shell_word
@@ -39,6 +30,8 @@ from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_names, pluralize, verb
 from counterpoise.services import audits, snapshots
 from counterpoise.units import format_moment
+from counterpoise.views.audit import AuditView, audit_html, audit_json
+from counterpoise.views.audit_junit import audit_junit
 
 _FOUND: Final = 1
 _NEW: Final = "new"
@@ -49,7 +42,6 @@ _STYLES: Final = {
     Severity.WARNING: "yellow",
     Severity.UNKNOWN: "dim",
 }
-_OF_THE_WHOLE: Final = (subjects.CLUSTER, subjects.QUORUM)
 _BOOTSTRAP: Final = "$BOOTSTRAP"  # in the commands of Kafka's tools
 _MAX_LINES: Final = 12  # of a fix; the page has all
 
@@ -129,18 +121,17 @@ def _audit(arguments: argparse.Namespace, console: Console) -> int:
     audited = _audit_file if arguments.state else _audit_cluster
     result = audited(arguments, choice)
     report, page = result.report, result.page
-    texts = audits.report_texts(report, result.policy, result.cluster_words)
+    seen = audits.audit_view(report, result.policy, result.cluster_words)
     if arguments.out:
-        page = _write(arguments.out, texts)
+        page = _write(arguments.out, seen)
     fails_at = _fails_at(arguments.fail_at, result.policy.fails_at)
     failing = _failing(report, fails_at, only_new=arguments.fail_on == _NEW)
     if arguments.json or arguments.format == "json":
-        print_json(json.loads(texts["json"]))
+        print_json(json.loads(audit_json(seen)))
     elif arguments.format == "junit":
-        console.out(audits.junit_text(report, result.policy, failing), end="", highlight=False)
+        console.out(audit_junit(seen, failing), end="", highlight=False)
     else:
-        rule_texts = audits.rule_texts(result.policy)
-        _Printer(console, report, rule_texts, result.cluster_words, result.addresses).print(page)
+        _Printer(console, seen, result.addresses).print(page)
     return _FOUND if failing else 0
 
 
@@ -203,14 +194,14 @@ def _fails_at(options: list[str] | None, policy: Severity | None) -> list[Severi
     return [policy or Severity.CRITICAL]
 
 
-def _write(folder: Path, texts: dict[str, str]) -> str:
+def _write(folder: Path, seen: AuditView) -> str:
     """Write the reports; return the path of the page."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"--out {folder}: cannot be made ({error.strerror})") from None
-    for suffix, text in texts.items():
-        write_text(folder / f"audit.{suffix}", text, "report")
+    write_text(folder / "audit.html", audit_html(seen), "report")
+    write_text(folder / "audit.json", audit_json(seen), "report")
     return str(folder / "audit.html")
 
 
@@ -219,23 +210,18 @@ class _Printer:
     """Prints each group of findings with its consequences and its fix, the worst first."""
 
     console: Console
-    report: AuditReport
-    texts: Mapping[str, RuleText]
-    cluster_words: tuple[str, ...]
+    seen: AuditView
     addresses: str  # of the cluster, for Kafka's tools
-    _said: set[str] = field(default_factory=set)  # what every fix shares, and is printed once
 
     def print(self, page: str) -> None:
         """`page` is where the report is; "" where it was not written."""
-        report, waived = self.report, len(self.report.waived)
+        report, waived = self.seen.report, len(self.seen.report.waived)
         if report.unknown:
             self._line(report.unknown_in_words)
-        groups = groups_of(report)
-        if not groups:
+        if not self.seen.groups:
             self._line("no findings" + (", except waived ones" if waived else ""))
-        plans = merged_plans(plan for group in groups for plan in group.plans)
-        for group in groups:
-            self._print_group(group, plans)
+        for group in self.seen.groups:
+            self._print_group(group)
         if report.previous_at:
             since = format_moment(report.previous_at)
             self._line(f"since {since}: {len(report.new)} new, {len(report.resolved)} resolved")
@@ -252,48 +238,30 @@ class _Printer:
         if page:
             self._line(f"evidence, reasons, and all of the commands: {page}")
 
-    def _print_group(self, group: FindingGroup, plans: Sequence[WantedPlan]) -> None:
+    def _print_group(self, group: FindingGroup) -> None:
         head = Text(f"{group.severity:<8}  ", style=_STYLES.get(group.severity, ""))
-        head.append(
-            f"{group.rule}  {_in_words(group, self.texts)}  ({self._since(group)})", style="default"
-        )
+        head.append(f"{group.rule}  {group.in_words}  ({self._since(group)})", style="default")
         self.console.print(head, soft_wrap=True)
         for consequence in group.consequences:
-            self._line(f"  and so {consequence.rule}: {_in_words(consequence, self.texts)}")
+            self._line(f"  and so {consequence.rule}: {consequence.in_words}")
         if group.severity is not Severity.UNKNOWN:
-            self._print_fix(group, plans)
+            self._print_fix(group)
 
     def _since(self, group: FindingGroup) -> str:
-        if any(map(self.report.has_as_new, group.findings)):
-            return "new"
-        return f"since {min(one.first_seen for one in group.findings):%Y-%m-%d}"
+        is_new = any(map(self.seen.report.has_as_new, group.findings))
+        return "new" if is_new else f"since {group.since:%Y-%m-%d}"
 
-    def _print_fix(self, group: FindingGroup, plans: Sequence[WantedPlan]) -> None:
-        """Print the lines to paste; a plan that several groups want stands below the first."""
+    def _print_fix(self, group: FindingGroup) -> None:
         shown = group.fix[:_MAX_LINES]
         if self.addresses and any(_BOOTSTRAP in line for line in shown):
-            self._line_once(f"    {_BOOTSTRAP[1:]}={shell_word(self.addresses)}")
+            self._line(f"    {_BOOTSTRAP[1:]}={shell_word(self.addresses)}")
+            self.addresses = ""  # once is enough
         for line in shown:
             self._line(f"    {line}")
         if len(group.fix) > _MAX_LINES:
             self._line(f"    # and {len(group.fix) - _MAX_LINES} more lines, in the page")
-        for plan in plans:
-            if any(replace(plan, topics=own.topics) == own for own in group.plans):
-                self._line_once(f"    {plan.command(self.cluster_words)}")
-
-    def _line_once(self, line: str) -> None:
-        if line not in self._said:
-            self._said.add(line)
-            self._line(line)
+        for plan in group.plans:
+            self._line(f"    {self.seen.shown(plan).command}")
 
     def _line(self, line: str) -> None:
         self.console.print(line, markup=False, soft_wrap=True)
-
-
-def _in_words(group: FindingGroup, texts: Mapping[str, RuleText]) -> str:
-    """Return the sentence of the only finding, else what the rule is about, and the subjects."""
-    if len(group.findings) == 1:
-        finding = group.findings[0].finding
-        is_said = finding.subject in finding.summary or finding.subject in _OF_THE_WHOLE
-        return finding.summary if is_said else f"{finding.subject}: {finding.summary}"
-    return f"{texts[group.rule].title}, {group.subjects_in_words}"

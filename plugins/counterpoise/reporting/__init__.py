@@ -11,14 +11,11 @@ Limits: drawing uses matplotlib's global settings for the moment of one picture,
 drawn one after another, whichever thread asks.
 """
 
-from counterpoise.reporting.audit_page import audit_json, audit_report
 from counterpoise.reporting.balance_document import leader_balance_json
 from counterpoise.reporting.fleet_page import fleet_json, fleet_report
 from counterpoise.reporting.leader_balance import leader_balance_report
 
 __all__ = [
-    "audit_json",
-    "audit_report",
     "fleet_json",
     "fleet_report",
     "leader_balance_json",

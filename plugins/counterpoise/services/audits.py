@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise import analysis, history, reporting
+from counterpoise import analysis, history
 from counterpoise.archive import DATA_DOCS, audit_report_name
 from counterpoise.audit import RULES, auditing, planned
 from counterpoise.audit.facts import AuditFacts, PastFacts
@@ -42,7 +42,6 @@ from counterpoise.model.finding import (
     AuditReport,
     Finding,
     PlanOutlook,
-    ReportedFinding,
     RuleText,
     WantedPlan,
     from_json,
@@ -57,7 +56,6 @@ from counterpoise.model.run import UNDER_WAY_STATES
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.severity import Waiver
 from counterpoise.model.tables import LOG_DIR_LOAD, RESULT_TABLES, SERIES
-from counterpoise.reporting.audit_junit import audit_junit
 from counterpoise.reporting.policy_lines import policy_lines
 from counterpoise.services import doctor
 from counterpoise.services.analyses import stored_view
@@ -67,6 +65,7 @@ from counterpoise.settings import read_waivers
 from counterpoise.snapshot import inspect
 from counterpoise.storage.file_cache import FileCache
 from counterpoise.units import parse_moment
+from counterpoise.views.audit import AuditView, audit_html, audit_json
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin, ClusterReader
@@ -431,41 +430,23 @@ def _result_table(installation: Installation, name: str, snapshot_ids: set[str])
 # -- the report
 
 
-def report_texts(
-    report: AuditReport,
-    policy: AuditPolicy,
-    cluster_words: tuple[str, ...],
-    *,
-    data_checks: str | None = None,
-) -> dict[str, str]:
-    """Return the report as page and as document, by suffix: `html`, `json`.
-
-    `cluster_words` and `data_checks` are those of `reporting.audit_report`.
-    """
-    texts = rule_texts(policy)
-    return {
-        "html": reporting.audit_report(report, texts, cluster_words, data_checks=data_checks),
-        "json": reporting.audit_json(report, texts),
-    }
-
-
-def junit_text(report: AuditReport, policy: AuditPolicy, failing: Sequence[ReportedFinding]) -> str:
-    """Return the report as JUnit XML; `failing` are the findings that fail the caller."""
-    return audit_junit(report, rule_texts(policy), failing)
+def audit_view(
+    report: AuditReport, policy: AuditPolicy, cluster_words: tuple[str, ...] = ()
+) -> AuditView:
+    """Return what people see of a report; a policy has the thresholds in the texts of rules."""
+    return AuditView.of(report, _rule_texts(policy), cluster_words)
 
 
 def _write_pages(installation: Installation, report: AuditReport) -> None:
     cluster = report.cluster
     docs = f"{DATA_DOCS}/index.html" if installation.archive.has_data_docs(cluster) else None
-    policy, cluster_words = (
-        installation.cluster(cluster).policy,
-        installation.cluster_words(cluster),
-    )
-    texts = report_texts(report, policy.audit, cluster_words, data_checks=docs)
+    policy = installation.cluster(cluster).policy.audit
+    seen = audit_view(report, policy, installation.cluster_words(cluster))
+    page = audit_html(seen, data_checks=docs)
     pages = {
-        audit_report_name(cluster, report.audited_at.date()): texts["html"],
-        audit_report_name(cluster, suffix="json"): texts["json"],
-        audit_report_name(cluster): texts["html"],
+        audit_report_name(cluster, report.audited_at.date()): page,
+        audit_report_name(cluster, suffix="json"): audit_json(seen),
+        audit_report_name(cluster): page,
     }
     for name, text in pages.items():
         installation.archive.write_report(name, text)
@@ -528,7 +509,7 @@ def audit_points(installation: Installation, cluster: str) -> tuple[AuditPoint, 
     return tuple(found for found in found_points if isinstance(found, AuditPoint))
 
 
-def rule_texts(policy: AuditPolicy) -> dict[str, RuleText]:
+def _rule_texts(policy: AuditPolicy) -> dict[str, RuleText]:
     """Return the texts of every rule by id, with the thresholds of a policy where it has them."""
     try:
         thresholds = auditing.resolve(policy)

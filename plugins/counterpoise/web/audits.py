@@ -7,9 +7,10 @@ from fastapi import APIRouter, Request, Response
 
 from counterpoise.archive import audit_report_name
 from counterpoise.model.policy import Action
-from counterpoise.reporting.audit_page import audit_sections, finding_traces
-from counterpoise.services.audits import audit_points, newest_audit, rule_texts
+from counterpoise.reporting.finding_charts import finding_traces
+from counterpoise.services.audits import audit_points, audit_view, newest_audit
 from counterpoise.services.viewers import Viewing
+from counterpoise.views.audit import audit_sections
 from counterpoise.views.cluster import AuditPointView
 from counterpoise.web.responses import answer, base_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
@@ -28,14 +29,15 @@ def audit_routes(open_installation: OpenInstallation) -> APIRouter:
             points = audit_points(installation, name)
             has_docs = installation.archive.has_data_docs(name)
         report = newest.report
-        texts = rule_texts(settings.policy.audit)
         may_propose = viewing.may(name, Action.PROPOSE)
         cluster = f"{base_of(request)}/clusters/{quote(name, safe='')}"
         waive, make_plan = f"{cluster}/audit/waive", f"{cluster}/plan" if may_propose else ""
         sections = (
-            audit_sections(report, texts, waive=waive, make_plan=make_plan)
+            audit_sections(
+                audit_view(report, settings.policy.audit), waive=waive, make_plan=make_plan
+            )
             if report
-            else {"report": None}
+            else {"audit": None}
         )
         return page(
             request,

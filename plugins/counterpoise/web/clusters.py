@@ -7,9 +7,10 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from counterpoise.model.finding import AuditReport
-from counterpoise.reporting.audit_page import IN_WORDS, verdict
+from counterpoise.reporting.finding_charts import SEVERITY_WORDS
 from counterpoise.services.fleet import balance_document, cluster
 from counterpoise.services.viewers import Viewing
+from counterpoise.views.audit import verdict
 from counterpoise.views.cluster import ClusterView
 from counterpoise.web.airflow_links import dag_run_link
 from counterpoise.web.responses import STORED_POLICY, airflow_of, answer, page
@@ -34,7 +35,7 @@ def cluster_routes(open_installation: OpenInstallation) -> APIRouter:
             name=name,
             findings=_findings(found.audit),
             verdict=verdict(found.audit) if found.audit else "",
-            words=IN_WORDS,
+            words=SEVERITY_WORDS,
             runs=[(run, dag_run_link(airflow, run)) for run in found.runs],
             downloads=[(PurePosixPath(path).name, path) for path in found.downloads],
             own_policy=[row for row in found.policy if not row.is_default],

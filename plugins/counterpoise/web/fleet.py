@@ -8,10 +8,10 @@ from fastapi.responses import RedirectResponse
 
 from counterpoise.archive import balance_report_name
 from counterpoise.model.run import Run
-from counterpoise.reporting.audit_page import urgent_in_words
 from counterpoise.reporting.fleet_page import fleet_tiles
 from counterpoise.services.fleet import FleetNow, fleet, open_runs
 from counterpoise.services.viewers import Viewing
+from counterpoise.views.audit import urgent_in_words
 from counterpoise.views.cluster import FleetView, OpenRunsView
 from counterpoise.web.responses import answer, base_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation

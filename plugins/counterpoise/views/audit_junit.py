@@ -1,32 +1,32 @@
 """An audit as JUnit XML, for pages of CI systems: a test case for each rule.
 
-    audit_junit(report, texts, failing)      # <testsuites><testsuite name="audit of demo" ...
+    audit_junit(seen, failing)      # <testsuites><testsuite name="audit of demo" ...
 
 A rule fails with the findings that make the command fail, says in its output what else it found,
 and is skipped where it could not run, or where everything that it found follows from a failure of
 another rule.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 from xml.etree import ElementTree
 
-from counterpoise.model.finding import AuditReport, ReportedFinding, RuleText
-from counterpoise.model.finding_groups import FindingGroup, groups_of
+from counterpoise.model.finding import ReportedFinding
+from counterpoise.model.finding_groups import FindingGroup
 from counterpoise.model.json_values import iso_time
 from counterpoise.model.safe_text import without_control_characters
 from counterpoise.model.severity import Severity
+from counterpoise.views.audit import AuditView
 
 _CLASS: Final = "counterpoise.audit"
 
 
-def audit_junit(
-    report: AuditReport, texts: Mapping[str, RuleText], failing: Collection[ReportedFinding]
-) -> str:
+def audit_junit(seen: AuditView, failing: Collection[ReportedFinding]) -> str:
     """Return the document; `failing` are the findings for which the command fails."""
+    report = seen.report
     keys = {reported.finding.key for reported in failing}
     groups: dict[str, list[FindingGroup]] = {}
-    for group in groups_of(report):
+    for group in seen.groups:
         groups.setdefault(group.rule, []).append(group)
     explained = {one.finding.rule: one.finding.causes for one in report.open if one.finding.causes}
     skipped = {
@@ -36,9 +36,7 @@ def audit_junit(
     }
     waived = {reported.finding.rule for reported in report.waived}
     rules = sorted({*report.passed, *groups, *skipped, *waived})
-    cases = [
-        _case(rule, texts, groups.get(rule, []), skipped.get(rule, ""), keys) for rule in rules
-    ]
+    cases = [_case(rule, seen, groups.get(rule, []), skipped.get(rule, ""), keys) for rule in rules]
     suites = ElementTree.Element("testsuites")
     suite = ElementTree.SubElement(
         suites,
@@ -57,12 +55,12 @@ def audit_junit(
 
 def _case(
     rule: str,
-    texts: Mapping[str, RuleText],
+    seen: AuditView,
     groups: list[FindingGroup],
     skipped: str,
     failing: Collection[tuple[str, str]],
 ) -> ElementTree.Element:
-    area = texts[rule].area if rule in texts else ""
+    area = seen.texts[rule].area if rule in seen.texts else ""
     case = ElementTree.Element("testcase", classname=f"{_CLASS}.{area}".rstrip("."), name=rule)
     failed = [
         group
