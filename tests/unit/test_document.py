@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import InputError
+from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.document import from_document_text, to_document
+from counterpoise.model.inspection import Inspection, InspectionItem
+from counterpoise.model.inspection_document import from_content, to_content
+from counterpoise.model.kafka import ConfigSource, ConfigValue, Reassignment
 
 GOOD: dict[str, Any] = {
     "brokers": [{"id": 1, "rack": "a"}, {"id": 2, "fenced": True}],
@@ -103,3 +107,20 @@ def test_all_complaints_come_at_once_and_a_flood_is_counted() -> None:
     text = problems(partitions=[["orders", n, [9], 9] for n in range(100)])
     assert "100 problems" in text
     assert "... and 80 more" in text
+
+
+def test_what_an_audit_reads_comes_back_and_what_a_file_lacks_is_named() -> None:
+    partition = TopicPartition("a-topic-2", 3)
+    inspection = Inspection(
+        broker_configs={1: {"node.id": ConfigValue("1", ConfigSource.STATIC_BROKER)}},
+        reassignments={partition: Reassignment((1, 2), (2,), ())},
+        eligible_leaders={partition: (1, 2)},
+        groups=None,
+        unavailable={InspectionItem.GROUPS: "denied"},
+    )
+    content = json.loads(json.dumps(to_content(inspection)))
+    assert from_content(content, where="file") == inspection
+    del content["groups"]
+    content["reassignments"] = {"no partition": {}}
+    with pytest.raises(InputError, match=r"(?s)groups is missing.*reassignments\.no partition"):
+        from_content(content, where="file")

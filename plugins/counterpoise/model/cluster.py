@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -28,6 +28,12 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the partition of `orders-0`. Raises ValueError for a text that is none."""
+        topic, _, number = text.rpartition("-")
+        return cls(topic, int(number))
 
 
 def is_another_topic(known_id: str | None, present_id: str | None) -> bool:

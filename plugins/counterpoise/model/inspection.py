@@ -11,11 +11,13 @@ reason is what the cluster does not have: its rules are not applicable.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.json_values import ReadBy
 from counterpoise.model.kafka import BrokerVersion, ConfigValue, Reassignment
 
+PartitionKey = Annotated[TopicPartition, ReadBy(TopicPartition.parse)]
 # The topic configs that rules need beside those in the snapshot.
 TOPIC_KEYS: Final = (
     "min.insync.replicas",
@@ -143,9 +145,9 @@ class Inspection:
     versions: Mapping[int, BrokerVersion] = field(default_factory=dict)
     features: Mapping[int, Mapping[str, FeatureLevel]] = field(default_factory=dict)
     quorum: Quorum | None = None
-    reassignments: Mapping[TopicPartition, Reassignment] | None = None
+    reassignments: Mapping[PartitionKey, Reassignment] | None = None
     # KIP-966; only partitions that have some.
-    eligible_leaders: Mapping[TopicPartition, tuple[int, ...]] | None = None
+    eligible_leaders: Mapping[PartitionKey, tuple[int, ...]] | None = None
     groups: tuple[ConsumerGroup, ...] | None = None
     # Those for User:* and for User:ANONYMOUS, which is whoever comes without a login.
     acls_for_everybody: tuple[AllowedOperation, ...] | None = None

@@ -82,6 +82,21 @@ class ReadAs:
         return handler(self.type_)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadBy:
+    """The function that reads a text, and raises ValueError: JSON has no keys but texts.
+
+    Written as `Mapping[Annotated[TopicPartition, ReadBy(TopicPartition.parse)], ...]`.
+    """
+
+    read: Callable[[str], Any]
+
+    def __get_pydantic_core_schema__(self, source: object, handler: Callable[[Any], Any]) -> object:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self.read, handler(str))
+
+
 MAX_ID: Final = 2**31 - 1
 Id = Annotated[int, Range(0, MAX_ID)]  # of a broker or a partition
 Count = Annotated[int, Range(0, 2**63 - 1)]
@@ -107,10 +122,15 @@ def _content_of(value: Any, keys: Mapping[str, str]) -> Any:
     if is_dataclass(value):
         return to_content(value, keys)
     if isinstance(value, Mapping):
-        return {name: _content_of(one, keys) for name, one in value.items()}
+        return {_key_of(name): _content_of(one, keys) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_content_of(one, keys) for one in value]
     return value
+
+
+def _key_of(name: Any) -> str | int:
+    """Return a key that JSON may have: `orders-0` of a partition."""
+    return name if isinstance(name, str | int) else str(name)
 
 
 def iso_time(value: object) -> str:
