@@ -97,7 +97,7 @@ def cluster_metadata(
         )
         for topic, of_topic in leaders.items()
     ]
-    return ClusterMetadata(brokers, tuple(topics), controller_id=1)
+    return ClusterMetadata(brokers, tuple(topics))
 
 
 def found(

@@ -28,6 +28,7 @@ from counterpoise.model.connectivity import (
     EndpointCheck,
     StageResult,
 )
+from counterpoise.model.grouping import grouped
 from counterpoise.model.json_values import to_content
 from counterpoise.model.kafka import BrokerDescription
 from counterpoise.model.severity import Severity
@@ -122,7 +123,7 @@ def _print_examination(console: Console, examined: Examination) -> None:
     if used is not None and used.metadata is not None:
         console.print()
         console.print(Text(f"cluster {used.metadata.cluster_id}, reported by {used.address}"))
-        _print_cluster(console, metadata)
+        _print_cluster(console, examined)
         _print_brokers(console, connectivity, metadata)
     _print_leaders(console, examined)
     _print_certificates(console, connectivity)
@@ -164,20 +165,21 @@ def _result(check: EndpointCheck) -> str:
     return "; ".join(parts)
 
 
-def _print_cluster(console: Console, metadata: ClusterMetadata | None) -> None:
+def _print_cluster(console: Console, examined: Examination) -> None:
+    metadata, controller_id = examined.metadata, examined.connectivity.controller_id
     if metadata is None:
         console.print("it stopped responding after the connectivity check: nothing else is known")
         return
     live_count = sum(not broker.is_fenced for broker in metadata.brokers)
     fenced_count = len(metadata.brokers) - live_count
     partition_count = sum(len(topic.partitions) for topic in metadata.topics)
-    controller = "not known" if metadata.controller_id is None else str(metadata.controller_id)
+    controller = "not known" if controller_id is None else str(controller_id)
     console.print(
         f"active controller {controller}; brokers: {len(metadata.brokers)} registered, "
         f"{live_count} live, {fenced_count} fenced; {pluralize(len(metadata.topics), 'topic')}, "
         f"{pluralize(partition_count, 'partition')}"
     )
-    for reason in metadata.unavailable:
+    for reason in examined.unavailable:
         console.print(Text(f"not known: {reason}"), soft_wrap=True)
 
 
@@ -192,7 +194,8 @@ def _print_brokers(
     checks = connectivity.advertised
     broker_ids = sorted(described.keys() | checks.keys())
     if len(broker_ids) > _MAX_ENDPOINTS_SHOWN:
-        problems = [one for one in broker_ids if not _is_as_expected(checks.get(one))]
+        well = {broker_id for broker_id, check in checks.items() if check.is_as_expected}
+        problems = [broker_id for broker_id in broker_ids if broker_id not in well]
         expected_count = format_count(len(broker_ids) - len(problems))
         console.print(f"{expected_count} of {format_count(len(broker_ids))} respond as they should")
         broker_ids = problems
@@ -210,10 +213,6 @@ def _print_brokers(
     _print_table(console, rows, len(broker_ids))
 
 
-def _is_as_expected(check: EndpointCheck | None) -> bool:
-    return check is not None and check.is_reachable and check.is_expected_broker is not False
-
-
 def _state(broker: BrokerDescription | None) -> str:
     if broker is None:
         return "not known"
@@ -228,17 +227,12 @@ def _unchecked_cells(broker: BrokerDescription | None) -> tuple[Text, Text, Text
 def _print_leaders(console: Console, examined: Examination) -> None:
     """Print, for each requested topic, which brokers lead it and whether clients reach them."""
     for topic in examined.asked_topics:
-        partitions_by_leader: dict[int | None, list[str]] = {}
-        for partition in topic.partitions:
-            numbers = partitions_by_leader.setdefault(partition.leader, [])
-            numbers.append(str(partition.partition))
+        numbers = grouped((one.leader, str(one.partition)) for one in topic.partitions)
         rows = table("leader", "its endpoint", "partitions")
-        for leader in sorted(
-            partitions_by_leader, key=lambda leader: -1 if leader is None else leader
-        ):
+        for leader in sorted(numbers, key=lambda leader: -1 if leader is None else leader):
             endpoint = _endpoint_state(examined.connectivity, leader)
             name = "none" if leader is None else str(leader)
-            rows.add_row(name, endpoint, ", ".join(partitions_by_leader[leader]))
+            rows.add_row(name, endpoint, ", ".join(numbers[leader]))
         console.print()
         console.print(Text(f"leaders of {topic.topic}"))
         console.print(rows)
@@ -310,7 +304,7 @@ def _summary(examined: Examination) -> dict[str, Any]:
         "bootstrap": [_check_summary(check) for check in connectivity.bootstrap],
         "advertised": {str(broker_id): _check_summary(check) for broker_id, check in advertised},
         "unchecked": list(connectivity.unchecked),
-        "cluster": _cluster_summary(metadata) if metadata else None,
+        "cluster": _cluster_summary(examined, metadata) if metadata else None,
         "leaders": _leaders_summary(examined),
         "findings": [to_content(finding, _KEYS) for finding in examined.findings],
     }
@@ -347,11 +341,11 @@ def _leaders_summary(examined: Examination) -> dict[str, Any]:
     }
 
 
-def _cluster_summary(metadata: ClusterMetadata) -> dict[str, Any]:
+def _cluster_summary(examined: Examination, metadata: ClusterMetadata) -> dict[str, Any]:
     leaders = metadata.leaders
     return {
-        "controller_id": metadata.controller_id,
-        "not_told": list(metadata.unavailable),
+        "controller_id": examined.connectivity.controller_id,
+        "not_told": list(examined.unavailable),
         "topics": len(metadata.topics),
         "partitions": sum(len(topic.partitions) for topic in metadata.topics),
         "brokers": [

@@ -266,6 +266,5 @@ def read_cluster_metadata(
     return ClusterMetadata(
         brokers=brokers,
         topics=topics,
-        controller_id=None if connectivity.quorum is None else connectivity.quorum.leader_id,
         unavailable=unavailable,
     )

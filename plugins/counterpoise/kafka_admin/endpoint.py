@@ -205,7 +205,7 @@ class EndpointChecker:
             # nothing is sent over that connection.
             attempt.note(certificate=self._read_refused_certificate(attempt))
             raise
-        attempt.note(certificate=_presented_certificate(secured, attempt.host))
+        attempt.note(certificate=presented_certificate(secured, attempt.host))
         return secured
 
     def _read_refused_certificate(self, attempt: _Attempt) -> Certificate | None:
@@ -219,7 +219,7 @@ class EndpointChecker:
                     connected, server_hostname=attempt.host
                 ) as secured,
             ):
-                return _presented_certificate(secured, attempt.host)
+                return presented_certificate(secured, attempt.host)
         except (OSError, ValueError):
             return None
 
@@ -324,10 +324,6 @@ class EndpointChecker:
         return stage, _error_text(error)
 
 
-def _presented_certificate(secured: ssl.SSLSocket, host: str) -> Certificate | None:
-    return read_certificate(secured.getpeercert(binary_form=True) or b"", host)
-
-
 def _connect_to_first(
     ips: Sequence[str], port: int, *, every: bool = False
 ) -> tuple[socket.socket | None, dict[str, OSError]]:
@@ -401,7 +397,7 @@ def _explain_tls_error(error: ssl.SSLError, has_own_certificate: bool) -> str:
 
 # -- The certificate that a broker presents, and in plain words why it is not accepted
 #
-#     certificate = read_certificate(der, "kafka-1")
+#     certificate = presented_certificate(secured, "kafka-1")
 #     certificate.expires_at, certificate.matches_host
 #
 # Limits: the broker's own certificate; of the chain above it only what OpenSSL says.
@@ -414,9 +410,10 @@ _NOT_TRUSTED: Final = frozenset({18, 19, 20, 21})
 _WRONG_HOST: Final = frozenset({62, 64})
 
 
-def read_certificate(der: bytes, host: str) -> Certificate | None:
-    """Return the certificate, compared with `host`; None where it cannot be read."""
+def presented_certificate(secured: ssl.SSLSocket, host: str) -> Certificate | None:
+    """Return the broker's certificate, compared with `host`; None where it cannot be read."""
     try:
+        der = secured.getpeercert(binary_form=True) or b""
         parsed = x509.load_der_x509_certificate(der)
         dns_names, ips = _alternative_names(parsed)
         attributes = parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)

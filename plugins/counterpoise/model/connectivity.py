@@ -141,6 +141,11 @@ class EndpointCheck:
         return self.failed_stage is None
 
     @property
+    def is_as_expected(self) -> bool:
+        """Return whether clients that are sent there reach the broker that they expect."""
+        return self.is_reachable and self.is_expected_broker is not False
+
+    @property
     def failure(self) -> str:
         """Return the failed stage with its reason, as `tcp: Connection refused`; "" if none."""
         failed = self.failed_stage
@@ -239,6 +244,11 @@ class ConnectivityCheck:
         return self.quorum is not None and self.quorum.is_lost
 
     @property
+    def controller_id(self) -> int | None:
+        """Return the leader of the metadata quorum; None where it is not known."""
+        return None if self.quorum is None else self.quorum.leader_id
+
+    @property
     def broker_configs(self) -> Mapping[int, Mapping[str, ConfigValue]]:
         """Return WALK_CONFIGS of each broker of the cluster that told them, by id."""
         return {
@@ -280,7 +290,6 @@ class ClusterMetadata:
 
     brokers: tuple[BrokerDescription, ...]  # registered, by id; before 4.0 only the live ones
     topics: tuple[TopicDescription, ...]  # all, by name
-    controller_id: int | None = None  # the leader of the metadata quorum
     unavailable: tuple[str, ...] = ()  # what could not be read, with the reason
 
     @property

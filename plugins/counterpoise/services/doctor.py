@@ -6,7 +6,7 @@
 Reads only; nothing is kept, and no ledger is needed.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final
@@ -50,6 +50,7 @@ class Examination:
     metadata: ClusterMetadata | None
     findings: tuple[Finding, ...]  # the worst first
     topics: tuple[str, ...] = ()  # those that were asked for
+    unavailable: tuple[str, ...] = ()  # what could not be read, with the reason
 
     @property
     def asked_topics(self) -> tuple[TopicDescription, ...]:
@@ -73,17 +74,18 @@ def examine(
     metadata = _metadata(installation, cluster, connectivity)
     facts = connection_facts(installation, cluster, connectivity, metadata, topics=topics)
     findings = open_findings(facts)
-    if metadata is not None and installation.connectivity_checker is None:
-        refused_reads: Mapping[str, str] = {}
+    unavailable: list[str] = []
+    if metadata is not None:
+        unavailable += metadata.unavailable
         if not any(finding.severity is Severity.CRITICAL for finding in findings):
-            settings = installation.connectivity_settings(cluster)
-            refused_reads, metadata = _refused_reads(settings, metadata)
-        if profile_of(installation.cluster(cluster).policy.provider).may_hide_brokers:
-            refused_reads, metadata = _without_hidden(refused_reads, metadata)
-        findings += [*_missing_permissions(refused_reads), *_unknown_topics(metadata, topics)]
+            findings += _missing_permissions(installation, cluster, metadata, unavailable)
+        if metadata.topics or not unavailable:  # else they could not be read
+            findings += _unknown_topics(metadata, topics)
     findings += _about_the_check(connectivity, installation.cluster(cluster).pinned_cluster_id)
     worst_first = sorted(findings, key=lambda finding: -finding.severity.rank)
-    return Examination(connectivity, metadata, tuple(worst_first), tuple(topics))
+    return Examination(
+        connectivity, metadata, tuple(worst_first), tuple(topics), tuple(unavailable)
+    )
 
 
 def open_findings(facts: AuditFacts) -> list[Finding]:
@@ -94,8 +96,26 @@ def open_findings(facts: AuditFacts) -> list[Finding]:
     return [finding for finding in findings if finding.subject != SNAPSHOT]
 
 
-def _missing_permissions(refused_reads: Mapping[str, str]) -> Iterator[Finding]:
+def _missing_permissions(
+    installation: Installation, cluster: str, metadata: ClusterMetadata, unavailable: list[str]
+) -> Iterator[Finding]:
+    """Yield what the connection may not read; add what is not known, or cannot be granted."""
+    what = "the permissions of this connection"
+    if len(metadata.brokers) > _MAX_BROKERS_ASKED:
+        limit = format_count(_MAX_BROKERS_ASKED)
+        unavailable.append(f"{what}: not asked of more than {limit} brokers")
+        return
+    try:
+        with closing(connect(installation.connectivity_settings(cluster))) as admin:
+            refused_reads = admin.refused_reads()
+    except ClusterError as error:
+        unavailable.append(f"{what}: {error}")
+        return
+    hides = profile_of(installation.cluster(cluster).policy.provider).may_hide_brokers
     for operation, reason in refused_reads.items():
+        if hides and operation in _HIDDEN_READS:
+            unavailable.append(f"{operation.removeprefix('read ')}: {reason}")
+            continue
         seen, _, fix = reason.partition("; ")
         yield Finding(
             "permission-missing",
@@ -108,8 +128,6 @@ def _missing_permissions(refused_reads: Mapping[str, str]) -> Iterator[Finding]:
 
 def _unknown_topics(metadata: ClusterMetadata, topics: Sequence[str]) -> Iterator[Finding]:
     visible = {topic.topic for topic in metadata.topics}
-    if not visible and metadata.unavailable:
-        return  # the topics could not be read
     for topic in topics:
         if topic not in visible:
             yield Finding(
@@ -267,29 +285,3 @@ def try_connection(connections: Connections, connection_id: str) -> str:
         cluster = admin.describe_cluster()
     live_brokers = pluralize(len(cluster.live_broker_ids), "live broker")
     return f"cluster {cluster.cluster_id}, {live_brokers}"
-
-
-def _refused_reads(
-    settings: ConnectionSettings, metadata: ClusterMetadata
-) -> tuple[Mapping[str, str], ClusterMetadata]:
-    """Return what the connection may not read; where that is not known, the metadata says why."""
-    if len(metadata.brokers) > _MAX_BROKERS_ASKED:
-        limit = format_count(_MAX_BROKERS_ASKED)
-        reason = f"the permissions of this connection: not asked of more than {limit} brokers"
-        return {}, replace(metadata, unavailable=(*metadata.unavailable, reason))
-    try:
-        with closing(connect(settings)) as admin:
-            return admin.refused_reads(), metadata
-    except ClusterError as error:
-        reason = f"the permissions of this connection: {error}"
-        return {}, replace(metadata, unavailable=(*metadata.unavailable, reason))
-
-
-def _without_hidden(
-    refused_reads: Mapping[str, str], metadata: ClusterMetadata
-) -> tuple[Mapping[str, str], ClusterMetadata]:
-    """Return the refused reads that can be granted; the metadata has the others as not known."""
-    hidden = [operation for operation in _HIDDEN_READS if operation in refused_reads]
-    reasons = [f"{name.removeprefix('read ')}: {refused_reads[name]}" for name in hidden]
-    others = {name: reason for name, reason in refused_reads.items() if name not in hidden}
-    return others, replace(metadata, unavailable=(*metadata.unavailable, *reasons))

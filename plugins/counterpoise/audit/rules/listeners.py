@@ -171,12 +171,8 @@ def advertised_loopback(facts: AuditFacts) -> Iterator[CheckResult]:
     text = "advertises {}: on every client that is the client's own machine"
     for broker_id, result in _brokers_advertising(facts, is_local, text):
         check = facts.endpoints.advertised.get(broker_id)
-        is_unusable = check is None or (is_local(_host_of(check)) and not _is_as_expected(check))
+        is_unusable = check is None or (is_local(_host_of(check)) and not check.is_as_expected)
         yield result if is_unusable else replace(result, severity=Severity.WARNING)
-
-
-def _is_as_expected(check: EndpointCheck) -> bool:
-    return check.is_reachable and check.is_expected_broker is not False
 
 
 @rule(
