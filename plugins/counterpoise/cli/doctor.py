@@ -5,6 +5,7 @@ Tables in the terminal, the same as values for --json. Text from outside is show
 
 import argparse
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final
@@ -190,7 +191,7 @@ def _print_brokers(
     console.print()
     console.print("brokers, and the endpoints that they advertise")
     described = {broker.broker_id: broker for broker in metadata.brokers} if metadata else {}
-    leaders = metadata.leaders if metadata else {}
+    leader_counts = metadata.leader_counts if metadata else Counter()
     checks = connectivity.advertised
     broker_ids = sorted(described.keys() | checks.keys())
     if len(broker_ids) > _MAX_ENDPOINTS_SHOWN:
@@ -207,7 +208,7 @@ def _print_brokers(
             str(broker_id),
             Text((broker.rack if broker else None) or "-"),
             _state(broker),
-            str(len(leaders.get(broker_id, ()))),
+            str(leader_counts[broker_id]),
             *(_check_cells(check) if check else _unchecked_cells(broker)),
         )
     _print_table(console, rows, len(broker_ids))
@@ -342,14 +343,14 @@ def _leaders_summary(examined: Examination) -> dict[str, Any]:
 
 
 def _cluster_summary(examined: Examination, metadata: ClusterMetadata) -> dict[str, Any]:
-    leaders = metadata.leaders
+    leader_counts = metadata.leader_counts
     return {
         "controller_id": examined.connectivity.controller_id,
         "not_told": list(examined.unavailable),
         "topics": len(metadata.topics),
         "partitions": sum(len(topic.partitions) for topic in metadata.topics),
         "brokers": [
-            asdict(broker) | {"leaders": len(leaders.get(broker.broker_id, ()))}
+            asdict(broker) | {"leaders": leader_counts[broker.broker_id]}
             for broker in metadata.brokers
         ],
     }

@@ -8,6 +8,7 @@ Plain values: `kafka_admin.connectivity` fills them, `audit` and `cli` read them
 Limits: what is reachable from here; another network may resolve and route otherwise.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -293,16 +294,6 @@ class ClusterMetadata:
     unavailable: tuple[str, ...] = ()  # what could not be read, with the reason
 
     @property
-    def leaders(self) -> Mapping[int, tuple[TopicPartition, ...]]:
-        """Return the partitions that each broker leads, live brokers without any included."""
-        partitions_by_leader = grouped(
-            (partition.leader, TopicPartition(topic.topic, partition.partition))
-            for topic in self.topics
-            for partition in topic.partitions
-            if partition.leader is not None
-        )
-        live_broker_ids = {broker.broker_id for broker in self.brokers if not broker.is_fenced}
-        return {
-            broker_id: tuple(partitions_by_leader.get(broker_id, ()))
-            for broker_id in sorted(live_broker_ids | partitions_by_leader.keys())
-        }
+    def leader_counts(self) -> Counter[int | None]:
+        """Return how many partitions each broker leads; None: those without a leader."""
+        return Counter(partition.leader for topic in self.topics for partition in topic.partitions)
