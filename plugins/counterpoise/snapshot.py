@@ -29,7 +29,16 @@ import pyarrow.compute as pc
 from counterpoise.errors import ClusterError, NotPermittedError, UnsupportedRequestError
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition, tiered_topics
 from counterpoise.model.connectivity import ClusterMetadata
-from counterpoise.model.inspection import TOPIC_KEYS, Inspection, InspectionItem, Quorum
+from counterpoise.model.inspection import (
+    LEAST_LAG,
+    TOPIC_KEYS,
+    USED_UP_PERCENT,
+    ConsumerGroup,
+    Inspection,
+    InspectionItem,
+    LogOffsets,
+    Quorum,
+)
 from counterpoise.model.kafka import (
     CORDONED_LOG_DIRS,
     EVERY_BROKER,
@@ -59,6 +68,7 @@ from counterpoise.model.tables import (
     TOPIC_CONFIGS,
     TOPICS,
     columns_of,
+    rows_of,
     table_of,
 )
 from counterpoise.model.words import join_names, name_brokers
@@ -447,9 +457,9 @@ def _utc_time(milliseconds: int | None) -> datetime | None:
 # Never writes. An item that cannot be read is noted under its name, and the others are read all the
 # same. A broker that does not respond is missing in what is read from each broker.
 #
-# Limits: read once, with some requests to each broker and one for 2,000 topics. Eligible leaders
-# are read only for topics with a partition below its `min.insync.replicas`, since others have none
-# (KIP-966).
+# Limits: read once, with some requests to each broker, one for 2,000 topics and one for the offsets
+# of 50 groups. Eligible leaders are read only for topics with a partition below its
+# `min.insync.replicas`, since others have none (KIP-966).
 
 
 def inspect(
@@ -488,6 +498,13 @@ def inspect(
     of_brokers = read_configs(InspectionItem.BROKER_CONFIGS, brokers, None)
     of_every_broker = read_configs(InspectionItem.CLUSTER_DEFAULTS, [EVERY_BROKER], None)
     of_topics = read_configs(InspectionItem.TOPIC_CONFIGS, topics, TOPIC_KEYS)
+    no_groups: Mapping[int, tuple[ConsumerGroup, ...]] = {}
+    by_broker = read(InspectionItem.GROUPS, reader.describe_groups, no_groups)
+    groups = list(chain.from_iterable(by_broker.values()))
+    logs = _logs_of(snapshot, groups)
+    times = _times_used_up(snapshot, groups, logs)
+    no_offsets: Mapping[TopicPartition, int] = {}
+    fresh_from = read(InspectionItem.RECORD_AGES, lambda: reader.list_offsets_at(times), no_offsets)
     inspection = Inspection(
         broker_configs={int(resource.name): values for resource, values in of_brokers.items()},
         cluster_defaults=of_every_broker.get(EVERY_BROKER, {}),
@@ -501,7 +518,14 @@ def inspect(
             lambda: reader.list_eligible_leaders(_topics_below_min_isr(snapshot)),
             None,
         ),
-        groups=read(InspectionItem.GROUPS, reader.describe_groups, None),
+        groups=by_broker,
+        logs={
+            key: replace(log, fresh_from=log.end if fresh_from[key] < 0 else fresh_from[key])
+            if key in fresh_from
+            else log
+            for key, log in logs.items()
+        },
+        default_quotas=read(InspectionItem.QUOTAS, reader.describe_default_quotas, None),
         acls_for_everybody=read(InspectionItem.ACLS, reader.describe_acls_for_everybody, None),
         refused=read(
             InspectionItem.PERMISSIONS,
@@ -511,6 +535,46 @@ def inspect(
         unavailable=unavailable,
     )
     return _with_unresponsive_brokers(inspection, live_ids)
+
+
+def _logs_of(
+    snapshot: ClusterSnapshot, groups: Sequence[ConsumerGroup]
+) -> dict[TopicPartition, LogOffsets]:
+    """Return the logs of which groups have committed an offset, as far as they are known."""
+    topics = {topic for group in groups for topic in group.commits}
+    names = ("topic", "partition", "earliest_offset", "latest_offset")
+    return {
+        TopicPartition(topic, partition): LogOffsets(start, end)
+        for topic, partition, start, end in rows_of(snapshot.partitions, *names)
+        if topic in topics and start is not None and end is not None
+    }
+
+
+def _times_used_up(
+    snapshot: ClusterSnapshot,
+    groups: Sequence[ConsumerGroup],
+    logs: Mapping[TopicPartition, LogOffsets],
+) -> dict[TopicPartition, int]:
+    """Return when a record was written that has used up most of its retention.ms now, in
+    milliseconds, for the partitions on which a group is behind.
+    """
+    if snapshot.observed_at is None:  # a document that somebody wrote
+        return {}
+    now_ms = int(snapshot.observed_at.timestamp() * 1000)
+    written_at = {
+        topic: now_ms - retention_ms * USED_UP_PERCENT // 100
+        for topic, policy, retention_ms in rows_of(
+            snapshot.topics, "topic", "cleanup_policy", "retention_ms"
+        )
+        if "delete" in (policy or "") and (retention_ms or 0) > 0
+    }
+    behind = (
+        key
+        for group in groups
+        for key, offset in group.committed()
+        if key in logs and logs[key].end - offset >= LEAST_LAG
+    )
+    return {key: written_at[key.topic] for key in behind if key.topic in written_at}
 
 
 def _refused_operations(
@@ -552,6 +616,7 @@ def _with_unresponsive_brokers(inspection: Inspection, live_ids: Iterable[int]) 
         InspectionItem.BROKER_CONFIGS: inspection.broker_configs,
         InspectionItem.VERSIONS: inspection.versions,
         InspectionItem.FEATURES: inspection.features,
+        InspectionItem.GROUPS: inspection.groups,
     }
     unavailable = dict(inspection.unavailable)
     for item, by_broker in read_by_broker.items():

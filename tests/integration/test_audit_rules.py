@@ -5,12 +5,17 @@ second one has an authorizer and no racks.
 """
 
 import json
+import re
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient
 
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
@@ -160,7 +165,7 @@ def test_factors_that_two_brokers_cannot_give(kafka: LocalKafka, shell: CommandL
 def test_the_factor_of_an_internal_topic_that_exists_decides_nothing(
     kafka: LocalKafka, shell: CommandLine
 ) -> None:
-    create_topics(kafka.bootstrap_string, [TopicSpec("__consumer_offsets", [(1, 2)])])
+    create_topics(kafka.bootstrap_string, [TopicSpec("__consumer_offsets", [(1, 2)] * 50)])
     assert found_by(shell, ABOVE).keys() == {TRANSACTIONS, SHARES, DEFAULT}
 
 
@@ -244,6 +249,118 @@ def test_values_that_look_like_a_mistake(kafka: LocalKafka, shell: CommandLine) 
         "segment-above-retention": "topic tight keeps 100 MB of a partition in segments of 200 MB: "
         "it deletes nothing below that",
     }
+
+
+def produce(
+    kafka: LocalKafka, topic: str, count: int, value: bytes = b"x", at_ms: int | None = None
+) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_string})
+    for _ in range(count):
+        producer.produce(topic, value, partition=0, timestamp=at_ms or 0)
+    assert producer.flush(SECONDS) == 0
+
+
+def commit(kafka: LocalKafka, group: str, topic: str, offset: int) -> None:
+    """Commit an offset of partition 0 as a consumer does that chooses its partitions itself."""
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_string, "group.id": group})
+    consumer.commit(offsets=[Partition(topic, 0, offset)], asynchronous=False)
+    consumer.close()
+
+
+def member(stack: ExitStack, kafka: LocalKafka, group: str, topic: str) -> None:
+    """Have a member of a group read a topic, which commits nothing."""
+    settings = {"group.id": group, "enable.auto.commit": "false"}
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_string, **settings})
+    stack.callback(consumer.close)
+    consumer.subscribe([topic])
+    wait_until(lambda: bool(consumer.poll(0.1) or consumer.assignment()), "a member", SECONDS)
+
+
+def test_groups_that_lose_records(
+    kafka: LocalKafka, shell: CommandLine, tmp_path: Path, admin: ClusterAdmin
+) -> None:
+    """Of 20 records the first 10 have used up most of an hour; five of ten were deleted."""
+    hour, million = {"retention.ms": "3600000"}, {"retention.bytes": "1048576"}
+    topics = [TopicSpec("aged", [(1,)], configs=hour), TopicSpec("sized", [(2,)], configs=million)]
+    create_topics(kafka.bootstrap_string, [*topics, TopicSpec("purged", [(1,)])])
+    fifty_minutes_ago = int(time.time() * 1000) - 50 * 60_000
+    produce(kafka, "aged", 10, at_ms=fifty_minutes_ago)
+    produce(kafka, "aged", 10)
+    produce(kafka, "sized", 100, b"x" * 9000)
+    produce(kafka, "purged", 10)
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_string, "log_level": 0})
+    (deleted,) = client.delete_records([Partition("purged", 0, 5)]).values()
+    deleted.result()
+    positions = {
+        "aged": {"behind": 8, "nearly-behind": 9},
+        "sized": {"large": 0, "smaller": 50},
+        "purged": {"late": 3, "a-marker": 4, "abandoned": 3, "left": 3},
+    }
+    for topic, offsets in positions.items():
+        for group, offset in offsets.items():
+            commit(kafka, group, topic, offset)
+    operator = Operator(kafka, tmp_path / "operator")
+    with ExitStack() as stack:
+        member(stack, kafka, "late", "purged")
+        member(stack, kafka, "left", "orders")
+        saved = shell.folder / "saved.json.gz"
+        assert shell.type("snapshot", "--cluster", "demo", "--out", saved).code == 0
+        found = [row for row in audited(shell) if row["rule"].startswith("group-")]
+        shown = operator.paste(found_by(shell, "group-lost-records")["group late"]["fix"])
+    assert re.search(r"late\s+purged\s+0\s+3\s+10\s+7\s+rdkafka", shown), shown
+    assert {(row["rule"], row["subject"]): row["seen"] for row in found} == {
+        ("group-near-retention", "group behind"): "group behind has not read 12 records of topic "
+        "aged, and retention is about to delete the first of them; it has no members",
+        ("group-near-retention", "group large"): "group large has not read 100 records of topic "
+        "sized, and retention is about to delete the first of them; it has no members",
+        ("group-lost-records", "group late"): "group late has lost 2 records of topic purged: they "
+        "were deleted before it read them",
+        ("group-abandoned", "group abandoned"): "group abandoned has no members, and 2 records of "
+        "topic purged were deleted before it read them",
+    }
+    of_file = shell.type("audit", "--state", saved, "--rule", "group-*", "--json")
+    assert [row["seen"] for row in json.loads(of_file.out)["findings"]] == [
+        row["seen"] for row in found
+    ]
+    for row in found:
+        if row["rule"] != "group-lost-records":
+            operator.paste(row["fix"])
+    left = {"group late", "group left"}  # without their members
+    assert found_by(shell, "group-abandoned").keys() == left
+    assert found_by(shell, "group-near-retention") == {}
+
+
+def test_quotas_for_everybody(kafka: LocalKafka, shell: CommandLine, tmp_path: Path) -> None:
+    rule = "client-quota-tiny"
+    operator = Operator(kafka, tmp_path / "operator")
+    alter = 'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" --alter --add-config '
+    users, clients = "--entity-type users ", "--entity-type clients "
+    everybody, alice = "--entity-default ", "--entity-name alice "
+    tiny, enough = "producer_byte_rate=1024 ", "consumer_byte_rate=16384 "
+    operator.paste(
+        [
+            alter + "producer_byte_rate=1024,consumer_byte_rate=16384 " + users + everybody,
+            alter + "request_percentage=0.5 " + users + everybody + clients + everybody,
+            alter + enough + clients + everybody,
+            alter + tiny + users + alice,
+        ]
+    )
+    found: dict[str, dict[str, Any]] = {}
+
+    def are_found(count: int) -> bool:
+        found.clear()
+        found.update(found_by(shell, rule))
+        return len(found) == count
+
+    wait_until(lambda: are_found(2), "the quotas", SECONDS)
+    assert {subject: row["seen"] for subject, row in found.items()} == {
+        "quota of every user": "every user without another quota may write 1.0 kB/s on a broker",
+        "quota of every client id of every user": "every client id of every user without another "
+        "quota may use 0.5 % of a thread on a broker",
+    }
+    for row in list(found.values()):
+        operator.paste(row["fix"])
+    wait_until(lambda: are_found(0), "no quota", SECONDS)
 
 
 def test_eligible_leaders_are_replicas(

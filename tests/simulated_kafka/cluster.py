@@ -224,8 +224,19 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         return {key: ids for key, ids in sorted(found.items()) if key.topic in wanted}
 
     @_call
-    def describe_groups(self) -> tuple[ConsumerGroup, ...]:
-        return tuple(sorted(self.groups, key=lambda group: group.group))
+    def describe_groups(self) -> Mapping[int, tuple[ConsumerGroup, ...]]:
+        """All of them are coordinated by the first broker that responds."""
+        first, *others = self._responding(None)
+        groups = tuple(sorted(self.groups, key=lambda group: group.group))
+        return {first: groups, **dict.fromkeys(others, ())}
+
+    @_call
+    def list_offsets_at(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        return {key: self.record_times[key] for key in times if key in self.record_times}
+
+    @_call
+    def describe_default_quotas(self) -> Mapping[str, Mapping[str, float]]:
+        return self.default_quotas
 
     @_call
     def describe_acls_for_everybody(self) -> tuple[AllowedOperation, ...] | None:

@@ -95,6 +95,9 @@ class SimulatedWorld:
     eligible_leaders: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     groups: list[ConsumerGroup] = field(default_factory=list)
     acls_for_everybody: tuple[AllowedOperation, ...] | None = ()  # None: no authorizer
+    # The first record of whatever time is asked for.
+    record_times: dict[TopicPartition, int] = field(default_factory=dict)
+    default_quotas: dict[str, dict[str, float]] = field(default_factory=dict)
     _unregistered: dict[int, SimulatedBroker] = field(default_factory=dict)
     _created_topics: int = 0
 

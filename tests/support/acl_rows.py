@@ -58,7 +58,7 @@ ROWS: Final = (
     AclRow(
         "reader",
         DESCRIBE_CONFIGS_OF_BROKERS,
-        "configs and throttle rates of brokers",
+        "configs and throttle rates of brokers, quotas",
         _READING,
         "doctor",
     ),
@@ -80,7 +80,7 @@ ROWS: Final = (
     AclRow(
         "reader",
         DESCRIBE_GROUPS,
-        "members of consumer groups, for audits (not known without it)",
+        "consumer groups and their offsets, for audits (not known without it)",
         (),
         "doctor",
     ),

@@ -44,7 +44,18 @@ FEATURES: Final = "features-below-possible"
 HOT_TOPIC: Final = "hot-topic-few-partitions"
 STALLED: Final = "reassignment-stalled"
 ENDLESS: Final = "reassignment-endless"
-ONE_BY_ONE: Final = (ACL, FEATURES, HOT_TOPIC, STALLED, ENDLESS)  # each has a test of its own
+# Each has a test of its own.
+ONE_BY_ONE: Final = (
+    ACL,
+    ENDLESS,
+    FEATURES,
+    HOT_TOPIC,
+    STALLED,
+    "client-quota-tiny",
+    "group-abandoned",
+    "group-lost-records",
+    "group-near-retention",
+)
 
 # Lines for the configuration of clients, of which ours is one.
 FOR_CLIENTS: Final = ("bootstrap-few-addresses", "bootstrap-dead-address")

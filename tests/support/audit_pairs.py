@@ -21,7 +21,12 @@ from counterpoise.model.connectivity import (
     QuorumCheck,
     VoterCheck,
 )
-from counterpoise.model.inspection import AllowedOperation, FeatureLevel
+from counterpoise.model.inspection import (
+    AllowedOperation,
+    ConsumerGroup,
+    FeatureLevel,
+    LogOffsets,
+)
 from counterpoise.model.kafka import (
     BrokerDescription,
     ConfigResource,
@@ -447,6 +452,28 @@ def limit_of_replicas(most: int) -> AuditFacts:
 def finalized(levels: dict[str, int | None]) -> AuditFacts:
     features = {name: FeatureLevel(level, 0, 29) for name, level in levels.items()}
     return changed(lambda one: one.features.update(dict.fromkeys(one.brokers, features)))()
+
+
+def group(offset: int, *, members: int = 0, size: int = 0) -> AuditFacts:
+    """A group whose next record of orders-0 has this offset, of a log from 100 to 1,000.
+
+    Its records below 500 have used up most of their retention; with a `size`, size alone limits it.
+    """
+    log = LogOffsets(100, 1000, None if size else 500)
+    given = table("topics", cleanup_policy="delete", retention_ms=86_400_000, retention_bytes=size)
+    commits = {"orders": {0: offset}}
+    shop = ConsumerGroup("shop", "Stable" if members else "Empty", members, ("orders",), commits)
+    inspection = replace(given.inspection, groups={1: (shop,), 2: (), 3: ()}, logs={MOVED: log})
+    return replace(given, inspection=inspection)
+
+
+def group_of_members(offset: int) -> AuditFacts:
+    return group(offset, members=1)
+
+
+def quota(rate: float) -> AuditFacts:
+    quotas = {"users": {"producer_byte_rate": rate}}
+    return changed(lambda cluster: cluster.default_quotas.update(quotas))()
 
 
 def retention_bytes(limit: int, retention_ms: int) -> AuditFacts:

@@ -29,7 +29,7 @@ from counterpoise.model.connectivity import (
 )
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.finding import Finding
-from counterpoise.model.inspection import Quorum, QuorumNode
+from counterpoise.model.inspection import ConsumerGroup, Quorum, QuorumNode
 from counterpoise.model.kafka import BrokerDescription, ConfigResource, ConfigResourceType
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.policy import AuditPolicy, ClusterPolicy
@@ -96,6 +96,7 @@ def healthy(picture: str = HEALTHY, *, racks: str = RACKS) -> SimulatedCluster:
     for topic in cluster.topic_ids:
         cluster.configs.dynamic.pop(ConfigResource(ConfigResourceType.TOPIC, topic), None)
     cluster.quorum = quorum(observers=tuple(cluster.brokers))
+    cluster.groups = [ConsumerGroup("shop", "Stable", 3, ("orders",), {"orders": {0: 100_000}})]
     return cluster
 
 

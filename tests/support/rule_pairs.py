@@ -140,6 +140,11 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     "partitions-per-broker": each(on.limit_of_replicas, 6, 7),
     "topic-names-collide": each(on.picture, "a.b-0: 1 2 3\na_b-0: 1 2 3", "a.b-0: 1 2 3"),
     "topics-over-provisioned": each(on.wide_topic, 0, 30_000),
+    # clients
+    "group-near-retention": each(on.group, 498, 499),
+    "group-lost-records": each(on.group_of_members, 98, 99),
+    "group-abandoned": each(on.group, 98, 99),
+    "client-quota-tiny": each(on.quota, 16_383.0, 16_384.0),
     # leftovers
     "leftover-throttle": dynamic(TOPIC, "orders", "0:1", None),
     "throttle-rate-of-all-brokers": one_step(

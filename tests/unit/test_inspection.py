@@ -19,6 +19,7 @@ from counterpoise.model.inspection import (
     FeatureLevel,
     Inspection,
     InspectionItem,
+    LogOffsets,
 )
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType, ConfigSource, ConfigValue
 from counterpoise.snapshot import inspect
@@ -43,6 +44,7 @@ SOURCES: dict[InspectionItem, tuple[str, Callable[[Inspection], object]]] = {
         "describe_acls_for_everybody",
         lambda found: found.acls_for_everybody,
     ),
+    InspectionItem.QUOTAS: ("describe_default_quotas", lambda found: found.default_quotas),
     InspectionItem.PERMISSIONS: ("refused_operations", lambda found: found.refused),
 }
 
@@ -53,7 +55,7 @@ def inspection_of(cluster: SimulatedCluster) -> Inspection:
 
 def test_everything_is_told_and_nothing_written() -> None:
     cluster = healthy()
-    cluster.groups = [ConsumerGroup("shop", "Stable", 7, 1, ("orders",))]
+    cluster.groups = [ConsumerGroup("shop", "Stable", 7, ("orders",), {"orders": {0: 90}})]
     cluster.denied = {"elect leaders": "CLUSTER_AUTHORIZATION_FAILED"}
     cluster.configs.broker_defaults["log.cleaner.threads"] = "2"
     inspection = inspection_of(cluster)
@@ -74,7 +76,8 @@ def test_everything_is_told_and_nothing_written() -> None:
     )
     assert inspection.features[3] == {"metadata.version": FeatureLevel(29, 7, 29)}
     assert inspection.quorum == quorum(observers=(1, 2, 3))
-    assert (inspection.groups, inspection.refused) == (tuple(cluster.groups), cluster.denied)
+    assert (inspection.groups[1], inspection.refused) == (tuple(cluster.groups), cluster.denied)
+    assert inspection.logs[TopicPartition("orders", 0)] == LogOffsets(0, 100_000)
     assert not CHANGING & {call.name for call in cluster.calls}
 
 
@@ -123,7 +126,12 @@ def test_a_silent_broker_is_noted_by_name() -> None:
     inspection = inspection_of(cluster)
     assert sorted(inspection.broker_configs) == sorted(inspection.versions) == [1, 3]
     assert inspection.unavailable == dict.fromkeys(
-        (InspectionItem.BROKER_CONFIGS, InspectionItem.VERSIONS, InspectionItem.FEATURES),
+        (
+            InspectionItem.BROKER_CONFIGS,
+            InspectionItem.VERSIONS,
+            InspectionItem.FEATURES,
+            InspectionItem.GROUPS,
+        ),
         "no answer from broker 2",
     )
 

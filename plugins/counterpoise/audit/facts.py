@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -29,7 +30,7 @@ from counterpoise.model.columns import (
 )
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.control import ControlRequest
-from counterpoise.model.inspection import Inspection, Quorum
+from counterpoise.model.inspection import ConsumerGroup, Inspection, Quorum
 from counterpoise.model.kafka import ConfigValue
 from counterpoise.model.load import DiskForecast
 from counterpoise.model.policy import ClusterPolicy
@@ -267,6 +268,12 @@ class AuditFacts:
             for broker_id, configs in self.broker_configs.items()
             if key in configs
         }
+
+    @cached_property
+    def groups(self) -> tuple[ConsumerGroup, ...]:
+        """Return the consumer groups of the brokers that told of theirs, by name."""
+        groups = chain.from_iterable(self.inspection.groups.values())
+        return tuple(sorted(groups, key=lambda group: group.group))
 
     @cached_property
     def live_brokers(self) -> list[dict[str, Any]]:

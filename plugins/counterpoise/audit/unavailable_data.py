@@ -31,16 +31,22 @@ _DEFAULT_REASONS: Final[Mapping[str, str]] = {
     CONNECTIVITY: _NO_CONNECTIVITY_CHECK,
     Need.CONNECTIVITY: _NO_CONNECTIVITY_CHECK,
 }
-# Read as a whole, as far as the cluster has it; each with what a cluster without it is told.
+# What not every cluster has, with what one without it is told. All but the groups is read as a
+# whole.
 _MISSING_THINGS: Final[Mapping[str, str]] = {
     InspectionItem.QUORUM: "the cluster has no metadata quorum",
     InspectionItem.ELIGIBLE_LEADERS: "the brokers know no eligible leader replicas",
-    InspectionItem.GROUPS: "the brokers know no consumer groups",
+    InspectionItem.GROUPS: "the cluster has no consumer groups",
+    InspectionItem.QUOTAS: "the brokers know no client quotas",
     InspectionItem.ACLS: "the brokers have no authorizer",
     InspectionItem.PERMISSIONS: "nobody moves partitions here, or there is no topic to try it with",
 }
 # Read from any broker, for all of them.
-_SHARED_ITEMS: Final = (InspectionItem.CLUSTER_DEFAULTS, InspectionItem.TOPIC_CONFIGS)
+_SHARED_ITEMS: Final = (
+    InspectionItem.CLUSTER_DEFAULTS,
+    InspectionItem.TOPIC_CONFIGS,
+    InspectionItem.RECORD_AGES,
+)
 
 
 def unavailable(facts: AuditFacts, item: str, prefix: str = "") -> Iterator[CheckResult]:
@@ -62,7 +68,7 @@ def absent_needs(facts: AuditFacts, needs: Collection[str]) -> list[CheckResult]
     if Need.CONNECTIVITY in needs and facts.connectivity is None:
         reason = reason_for(facts, Need.CONNECTIVITY)
         results.append(unknown(reason, subjects.CLUSTER, (CONNECTIVITY,)))
-    for item in _MISSING_THINGS:
+    for item in sorted(_MISSING_THINGS.keys() - _reporting_brokers(facts)):
         if item in needs and item in facts.inspection.unavailable:
             is_quorum = item == InspectionItem.QUORUM
             subject = subjects.QUORUM if is_quorum else subjects.CLUSTER
@@ -85,7 +91,8 @@ def not_applicable(facts: AuditFacts, needs: Collection[str]) -> str:
     responses = {
         InspectionItem.QUORUM: inspection.quorum,
         InspectionItem.ELIGIBLE_LEADERS: inspection.eligible_leaders,
-        InspectionItem.GROUPS: inspection.groups,
+        InspectionItem.GROUPS: facts.groups or None,
+        InspectionItem.QUOTAS: inspection.default_quotas,
         InspectionItem.ACLS: inspection.acls_for_everybody,
         InspectionItem.PERMISSIONS: inspection.refused,
     }
@@ -165,6 +172,7 @@ def _reporting_brokers(facts: AuditFacts) -> dict[str, frozenset[int]]:
         InspectionItem.BROKER_CONFIGS: frozenset(inspection.broker_configs),
         InspectionItem.VERSIONS: frozenset(inspection.versions),
         InspectionItem.FEATURES: frozenset(inspection.features),
+        InspectionItem.GROUPS: frozenset(inspection.groups),
         LOG_DIRS: frozenset(log_dir_brokers),
     }
 

@@ -17,7 +17,7 @@ Limits: Kafka 2.8 and later.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from counterpoise.kafka_admin import altering, configs, permissions, reading
+from counterpoise.kafka_admin import altering, configs, groups, permissions, reading
 from counterpoise.kafka_admin.broker_client import BrokerClient
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.cluster import TopicPartition
@@ -87,6 +87,13 @@ class ClusterReader:
         """Return earliest and latest offset, where the partition's leader responds."""
         return self._offsets.of(partitions)
 
+    def list_offsets_at(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Return the offset of the first record of a time (in ms) or later; -1: there is none.
+
+        Partitions whose leader does not respond are left out.
+        """
+        return self._offsets.at(times)
+
     def describe_quorum(self) -> Quorum | None:
         """Return the metadata quorum as its leader reports it (KIP-595, KIP-836, KIP-853).
 
@@ -118,9 +125,16 @@ class ClusterReader:
         """
         return reading.list_eligible_leaders(self._broker_client, topics)
 
-    def describe_groups(self) -> tuple[ConsumerGroup, ...]:
-        """Return the consumer groups of responding brokers by name; empty groups have no topics."""
-        return reading.describe_groups(self._broker_client)
+    def describe_groups(self) -> Mapping[int, tuple[ConsumerGroup, ...]]:
+        """Return the consumer groups, by the broker that coordinates them and by name.
+
+        Those without members have no topics. An unresponsive broker is left out.
+        """
+        return groups.describe_groups(self._broker_client)
+
+    def describe_default_quotas(self) -> Mapping[str, Mapping[str, float]]:
+        """Return the client quotas of everybody, by kafka-configs' types: "users clients", say."""
+        return reading.describe_default_quotas(self._broker_client)
 
     def describe_acls_for_everybody(self) -> tuple[AllowedOperation, ...] | None:
         """Return what ACLs allow to everybody: to `User:*`, and to whoever comes without a login.

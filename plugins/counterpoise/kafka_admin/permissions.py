@@ -29,7 +29,7 @@ from counterpoise.kafka_admin.broker_client import (
     is_refusal,
 )
 from counterpoise.kafka_admin.configs import alter_request, describe_request
-from counterpoise.kafka_admin.reading import group_trial
+from counterpoise.kafka_admin.groups import group_trial
 from counterpoise.model.acl import (
     CHANGES,
     ELECT,

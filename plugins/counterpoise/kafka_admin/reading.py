@@ -8,22 +8,18 @@ Limits: nothing here can create a topic. Topic creation is switched off in every
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import new_class
 from typing import Any, Final
 
 from kafka.protocol.admin import (
     DescribeAclsRequest,
+    DescribeClientQuotasRequest,
     DescribeClusterRequest,
-    DescribeGroupsRequest,
     DescribeLogDirsRequest,
     DescribeQuorumRequest,
     DescribeTopicPartitionsRequest,
-    ListGroupsRequest,
     ListPartitionReassignmentsRequest,
 )
-from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import ListOffsetsRequest
-from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import MetadataRequest
 
 from counterpoise.errors import BrokerUnresponsiveError, ClusterError, UnsupportedRequestError
@@ -42,11 +38,14 @@ from counterpoise.kafka_admin.broker_client import (
     describe_error_code,
     raise_for,
 )
-from counterpoise.model.acl import DESCRIBE_CLUSTER, DESCRIBE_GROUPS, DESCRIBE_TOPICS
+from counterpoise.model.acl import (
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS_OF_BROKERS,
+    DESCRIBE_TOPICS,
+)
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import (
     AllowedOperation,
-    ConsumerGroup,
     FeatureLevel,
     Quorum,
     QuorumNode,
@@ -441,9 +440,11 @@ def _page_request(names: Sequence[str], cursor: Any) -> Any:
     )
 
 
-# -- Earliest and latest offsets, read from the leaders, all in parallel
+# -- Offsets, read from the leaders, all in parallel
 #
-#     Offsets(broker_client, describe_topics).of([TopicPartition("orders", 0)])   # {...: (0, 1200)}
+#     offsets = Offsets(broker_client, describe_topics)
+#     offsets.of([TopicPartition("orders", 0)])                     # {...: (0, 1200)}
+#     offsets.at({TopicPartition("orders", 0): 1_769_860_800_000})  # {...: 860}
 #
 # The leaders are remembered from the last topics that were described. A broker that no longer leads
 # a partition says so; its leader is then looked up again, and asked once.
@@ -463,18 +464,13 @@ _READ_UNCOMMITTED: Final = 0  # the true end of the log
 # the leader moved.
 _MOVED: Final = frozenset({3, 5, 6, 74, 75, 78})
 
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    leader_id: int
-    timestamp: int  # _EARLIEST or _LATEST
-    partitions: list[TopicPartition]
+Times = Mapping[TopicPartition, int]  # milliseconds, or one of the protocol's timestamps
+FoundOffsets = dict[TopicPartition, int]
 
 
 @dataclass(slots=True)
 class _Result:
-    earliest: dict[TopicPartition, int] = field(default_factory=dict)
-    latest: dict[TopicPartition, int] = field(default_factory=dict)
+    found: list[FoundOffsets]  # of each query
     missed: set[TopicPartition] = field(default_factory=set)  # leader moved or unresponsive
     unresponsive_ids: set[int] = field(default_factory=set)
 
@@ -499,28 +495,37 @@ class Offsets:
                 self._leader_ids[key] = partition.leader
 
     def of(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-        """See `ClusterReader.list_offsets`.
-
-        Where the leader moved, or does not respond, the new leader is asked.
-        """
-        self._look_up([key for key in partitions if self._leader_ids.get(key) is None])
-        result = self._read(partitions)
-        earliest, latest = result.earliest, result.latest
-        if result.missed:
-            missed = sorted(result.missed)
-            self._broker_client.pause(1)
-            self._look_up(missed)
-            unresponsive_ids = result.unresponsive_ids
-            again = self._read(
-                [key for key in missed if self._leader_ids.get(key) not in unresponsive_ids]
-            )
-            earliest = earliest | again.earliest
-            latest = latest | again.latest
+        """See `ClusterReader.list_offsets`."""
+        ends = [dict.fromkeys(partitions, end) for end in (_EARLIEST, _LATEST)]
+        earliest, latest = self._answers(ends)
         return {
             key: (earliest[key], latest[key])
             for key in partitions
             if key in earliest and key in latest
         }
+
+    def at(self, times: Times) -> FoundOffsets:
+        """See `ClusterReader.list_offsets_at`."""
+        return self._answers([times])[0]
+
+    def _answers(self, queries: Sequence[Times]) -> list[FoundOffsets]:
+        """Return the offsets that each query asks for.
+
+        Where the leader moved, or does not respond, the new leader is asked.
+        """
+        partitions = {key for times in queries for key in times}
+        self._look_up(sorted(key for key in partitions if self._leader_ids.get(key) is None))
+        result = self._read(queries)
+        if not result.missed:
+            return result.found
+        self._broker_client.pause(1)
+        self._look_up(sorted(result.missed))
+        left = {
+            key for key in result.missed if self._leader_ids.get(key) not in result.unresponsive_ids
+        }
+        missed = [{key: times[key] for key in times.keys() & left} for times in queries]
+        again = self._read(missed).found
+        return [first | second for first, second in zip(result.found, again, strict=True)]
 
     def _look_up(self, partitions: Sequence[TopicPartition]) -> None:
         """Read the leaders of `partitions` from the cluster."""
@@ -529,58 +534,61 @@ class Offsets:
         if partitions:
             self.remember(self._describe(sorted({key.topic for key in partitions})))
 
-    def _read(self, partitions: Sequence[TopicPartition]) -> _Result:
-        batches = list(self._batches(partitions))
-        requests = [
-            BrokerRequest(batch.leader_id, _offsets_request(batch), probes_first=True)
-            for batch in batches
+    def _read(self, queries: Sequence[Times]) -> _Result:
+        batches = [
+            (index, leader_id, batch)
+            for index, times in enumerate(queries)
+            for leader_id, batch in self._batches(times)
         ]
-        found = _Result()
-        for batch, response in zip(batches, self._broker_client.read_each(requests), strict=True):
+        requests = [
+            BrokerRequest(leader_id, self._request(batch), probes_first=True)
+            for _, leader_id, batch in batches
+        ]
+        result = _Result([{} for _ in queries])
+        responses = self._broker_client.read_each(requests)
+        for (index, leader_id, batch), response in zip(batches, responses, strict=True):
             if isinstance(response, Failure):
                 if not response.is_unresponsive:
-                    leader = self._broker_client.name_of(batch.leader_id)
+                    leader = self._broker_client.name_of(leader_id)
                     raise ClusterError(f"the offsets: {leader}: {response.reason}")
-                found.missed.update(batch.partitions)
-                found.unresponsive_ids.add(batch.leader_id)
+                result.missed.update(batch)
+                result.unresponsive_ids.add(leader_id)
                 continue
-            offsets = found.earliest if batch.timestamp == _EARLIEST else found.latest
             for key, row in _rows(response):
                 if row.error_code in _MOVED:
-                    found.missed.add(key)
+                    result.missed.add(key)
                 elif row.error_code:
                     settings = self._broker_client.settings
                     reason = describe_error_code(row.error_code, None, DESCRIBE_TOPICS, settings)
                     raise ClusterError(f"the offsets of {key}: {reason}")
                 else:
-                    offsets[key] = row.offset
-        return found
+                    result.found[index][key] = row.offset
+        return result
 
-    def _batches(self, partitions: Sequence[TopicPartition]) -> Iterator[_Batch]:
-        partitions_by_leader: dict[int, list[TopicPartition]] = {}
-        for key in partitions:
+    def _batches(self, times: Times) -> Iterator[tuple[int, Times]]:
+        """Yield the times for each leader, those of 5,000 partitions at once."""
+        times_by_leader: dict[int, list[tuple[TopicPartition, int]]] = {}
+        for key, time in times.items():
             leader_id = self._leader_ids.get(key)
             if leader_id is not None:
-                partitions_by_leader.setdefault(leader_id, []).append(key)
-        for leader_id, led_partitions in sorted(partitions_by_leader.items()):
-            for start in range(0, len(led_partitions), PARTITIONS_PER_REQUEST):
-                batch = led_partitions[start : start + PARTITIONS_PER_REQUEST]
-                yield _Batch(leader_id, _EARLIEST, batch)
-                yield _Batch(leader_id, _LATEST, batch)
+                times_by_leader.setdefault(leader_id, []).append((key, time))
+        for leader_id, rows in sorted(times_by_leader.items()):
+            for start in range(0, len(rows), PARTITIONS_PER_REQUEST):
+                yield leader_id, dict(rows[start : start + PARTITIONS_PER_REQUEST])
 
-
-def _offsets_request(batch: _Batch) -> Any:
-    topic_type = ListOffsetsRequest.ListOffsetsTopic
-    partition_type = topic_type.ListOffsetsPartition
-    topics: dict[str, list[Any]] = {}
-    for key in batch.partitions:
-        partition = partition_type(partition_index=key.partition, timestamp=batch.timestamp)
-        topics.setdefault(key.topic, []).append(partition)
-    return ListOffsetsRequest(
-        replica_id=_NO_REPLICA,
-        isolation_level=_READ_UNCOMMITTED,
-        topics=[topic_type(name=name, partitions=rows) for name, rows in topics.items()],
-    )
+    def _request(self, times: Times) -> Any:
+        topic_type = ListOffsetsRequest.ListOffsetsTopic
+        partition_type = topic_type.ListOffsetsPartition
+        topics: dict[str, list[Any]] = {}
+        for key, time in times.items():
+            partition = partition_type(partition_index=key.partition, timestamp=time)
+            topics.setdefault(key.topic, []).append(partition)
+        return ListOffsetsRequest(
+            replica_id=_NO_REPLICA,
+            isolation_level=_READ_UNCOMMITTED,
+            topics=[topic_type(name=name, partitions=rows) for name, rows in topics.items()],
+            timeout_ms=int(self._broker_client.request_timeout_seconds * 1000),
+        )
 
 
 def _rows(response: Any) -> Iterator[tuple[TopicPartition, Any]]:
@@ -589,141 +597,48 @@ def _rows(response: Any) -> Iterator[tuple[TopicPartition, Any]]:
             yield TopicPartition(topic.name, partition.partition_index), partition
 
 
-# -- Consumer groups, with how many of their members have partitions
+# -- Client quotas that hold for everybody (KIP-546)
 #
-#     [group.idle_member_count for group in describe_groups(broker_client)]
+#     describe_default_quotas(broker_client)     # {"users": {"producer_byte_rate": 1024.0}}
 #
-# Every broker lists the groups that it coordinates, and is then asked for those with members: for
-# groups of the classic protocol by one request, in which clients encoded the assignments, for those
-# of the new protocol (KIP-848) by another, which kafka-python does not define (`schemas/`).
-#
-# Limits: groups that the principal may not describe are missing, without notice. Protocol types
-# other than "consumer" (Connect, Schema Registry, share groups) are left out.
+# Limits: quotas of named users, clients and addresses are not asked for: there may be thousands.
 
 
-_SCHEMAS: Final = "counterpoise.kafka_admin.schemas"
-_GROUPS_PER_REQUEST: Final = 200
-_CONSUMER: Final = "consumer"  # the protocol type of both, and the group type of the new one
-_WITHOUT_MEMBERS: Final = ("Empty", "Dead")
-# Coordinator loading, not available or not this one, group not found: it moved or ended since it
-# was listed.
-_COORDINATOR_MOVED: Final = frozenset({14, 15, 16, 69})
+_DEFAULT_NAME: Final = 1  # the protocol's way to match an entity: its default
+# kafka-configs' entity types, with the protocol's names of them.
+_QUOTA_ENTITIES: Final = {
+    "users": ("user",),
+    "clients": ("client-id",),
+    "users clients": ("user", "client-id"),
+}
 
 
-def _message(name: str) -> Any:
-    """Return a message class of kafka-python made from our schema."""
-    return new_class(name, (ApiMessage,), {"load_json": _SCHEMAS})
-
-
-_DescribeRequest: Final = _message("ConsumerGroupDescribeRequest")
-_DescribeResponse: Final = _message("ConsumerGroupDescribeResponse")
-
-
-def describe_groups(broker_client: BrokerClient) -> tuple[ConsumerGroup, ...]:
-    """See `ClusterReader.describe_groups`.
-
-    Unresponsive brokers are left out. Raises ClusterError when a broker refuses.
-    """
-    groups: dict[str, ConsumerGroup] = {}
-    requests: list[BrokerRequest] = []
-    for broker_id, listed in _list_groups(broker_client).items():
-        with_members = []
-        for group in listed:
-            if _state(group) in _WITHOUT_MEMBERS:
-                groups[group.group_id] = ConsumerGroup(group.group_id, _state(group), 0, 0, ())
-            else:
-                with_members.append(group)
-        requests += _describe_requests(broker_id, with_members)
-    for request, response in zip(requests, broker_client.read_each(requests), strict=True):
-        if isinstance(response, Failure):
-            if response.is_unresponsive:
-                continue
-            where = f"the consumer groups of broker {request.broker_id}"
-            raise ClusterError(f"{where}: {response.reason}")
-        groups |= {group.group: group for group in _groups_in(response, broker_client)}
-    return tuple(groups[name] for name in sorted(groups))
-
-
-def group_trial(broker_client: BrokerClient) -> BrokerRequest | None:
-    """Return a request for one consumer group; None where there is none."""
-    for broker_id, listed in sorted(_list_groups(broker_client).items()):
-        for request in _describe_requests(broker_id, listed[:1]):
-            return request
-    return None
-
-
-def _list_groups(broker_client: BrokerClient) -> dict[int, list[Any]]:
-    """Return the listed consumer groups by the broker that coordinates them."""
-    what = "the consumer groups"
-    broker_ids = live_or_named_brokers(broker_client, None)
+def describe_default_quotas(broker_client: BrokerClient) -> dict[str, dict[str, float]]:
+    """See `ClusterReader.describe_default_quotas`."""
+    what = "the client quotas"
+    broker_id = broker_client.responding_broker_id()
     requests = [
-        BrokerRequest(broker_id, ListGroupsRequest(), probes_first=True) for broker_id in broker_ids
+        BrokerRequest(broker_id, _quotas_request(types)) for types in _QUOTA_ENTITIES.values()
     ]
-    responses = responses_by_broker(broker_ids, broker_client.read_each(requests), what)
-    listed: dict[int, list[Any]] = {}
-    for broker_id, response in responses.items():
-        if response.error_code in _COORDINATOR_MOVED:
-            continue
-        raise_for(response.error_code, None, f"{what} of broker {broker_id}")
-        listed[broker_id] = [g for g in response.groups if g.protocol_type == _CONSUMER]
-    return listed
+    quotas: dict[str, dict[str, float]] = {}
+    responses = broker_client.read_each(requests)
+    for entity, response in zip(_QUOTA_ENTITIES, responses, strict=True):
+        if isinstance(response, Failure):
+            raise ClusterError(f"{what}: {broker_client.name_of(broker_id)}: {response.reason}")
+        acl = DESCRIBE_CONFIGS_OF_BROKERS
+        raise_for(response.error_code, response.error_message, what, acl, broker_client.settings)
+        for entry in response.entries or ():
+            quotas[entity] = {row.key: row.value for row in entry.values}
+    return quotas
 
 
-def _state(group: Any) -> str:
-    """Return a listed group's state; "" where brokers do not list it (before 2.6)."""
-    return getattr(group, "group_state", None) or ""
-
-
-def _describe_requests(broker_id: int, groups: Sequence[Any]) -> Iterator[BrokerRequest]:
-    """Yield the requests for groups that `broker_id` coordinates, 200 in each."""
-    of_new_protocol = sorted(
-        group.group_id
-        for group in groups
-        if (getattr(group, "group_type", None) or "").lower() == _CONSUMER
-    )
-    classic = sorted({group.group_id for group in groups} - set(of_new_protocol))
-    for names in _chunks(classic):
-        request = DescribeGroupsRequest(groups=names, include_authorized_operations=False)
-        yield BrokerRequest(broker_id, request)
-    for names in _chunks(of_new_protocol):
-        request = _DescribeRequest(group_ids=names, include_authorized_operations=False)
-        yield BrokerRequest(broker_id, request)
-
-
-def _chunks(names: Sequence[str]) -> Iterator[list[str]]:
-    for start in range(0, len(names), _GROUPS_PER_REQUEST):
-        yield list(names[start : start + _GROUPS_PER_REQUEST])
-
-
-def _groups_in(response: Any, broker_client: BrokerClient) -> Iterator[ConsumerGroup]:
-    for group in response.groups:
-        if group.error_code in _COORDINATOR_MOVED:
-            continue
-        what = f"the consumer group {group.group_id}"
-        message = getattr(group, "error_message", None)
-        raise_for(group.error_code, message, what, DESCRIBE_GROUPS, broker_client.settings)
-        topics_by_member = [_topics_of(member) for member in group.members]
-        idle_count = sum(not topics for topics in topics_by_member)
-        yield ConsumerGroup(
-            group=group.group_id,
-            state=group.group_state,
-            member_count=len(topics_by_member),
-            # In the middle of a consumer-group rebalance members have no assignment yet, which
-            # does not make them idle.
-            idle_member_count=idle_count if group.group_state == "Stable" else 0,
-            topics=tuple(sorted(set().union(*topics_by_member))),
-        )
-
-
-def _topics_of(member: Any) -> set[str]:
-    """Return the topics of which a member has a partition."""
-    if isinstance(member, _DescribeResponse.DescribedGroup.Member):
-        assigned = member.assignment.topic_partitions
-        return {topic.topic_name for topic in assigned if topic.partitions}
-    if not member.member_assignment:
-        return set()
-    assignment = ConsumerProtocolAssignment.decode(member.member_assignment)
-    return {topic.topic for topic in assignment.assigned_partitions if topic.partitions}
+def _quotas_request(entity_types: Sequence[str]) -> DescribeClientQuotasRequest:
+    component_type = DescribeClientQuotasRequest.ComponentData
+    components = [
+        component_type(entity_type=entity_type, match_type=_DEFAULT_NAME, match=None)
+        for entity_type in entity_types
+    ]
+    return DescribeClientQuotasRequest(components=components, strict=True)
 
 
 # -- ACLs that allow something to everybody

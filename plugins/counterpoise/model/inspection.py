@@ -8,7 +8,7 @@ Plain values; the room `inspection` fills them. What is not known is None or abs
 reason is what the cluster does not have: its rules are not applicable.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Final
@@ -28,6 +28,11 @@ TOPIC_KEYS: Final = (
     "max.message.bytes",
 )
 
+# A record that has used up so much of its retention is soon deleted.
+USED_UP_PERCENT: Final = 80
+# An unread record less may be none: the end of a transaction has an offset, too.
+LEAST_LAG: Final = 2
+
 
 class InspectionItem(StrEnum):
     """What an inspection reads: the keys of `Inspection.unavailable`."""
@@ -42,6 +47,8 @@ class InspectionItem(StrEnum):
     ELIGIBLE_LEADERS = "eligible leader replicas"
     GROUPS = "consumer groups"
     ACLS = "ACLs for everybody"
+    RECORD_AGES = "ages of records that groups have not read"
+    QUOTAS = "client quotas"
     PERMISSIONS = "permissions"
 
 
@@ -109,13 +116,35 @@ class FeatureLevel:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:
-    """A consumer group, with the topics of which its members have partitions."""
+    """A consumer group, with the topics of which its members have partitions.
+
+    `commits` are the offsets that it reads next, by topic and partition.
+    """
 
     group: str
     state: str
     member_count: int
-    idle_member_count: int  # members without a partition
     topics: tuple[str, ...]
+    commits: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+    def committed(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Yield each partition with the committed offset."""
+        for topic, offsets in self.commits.items():
+            for partition, offset in offsets.items():
+                yield TopicPartition(topic, partition), offset
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffsets:
+    """A partition's log: its first record, the one after its last, and what is deleted soon.
+
+    `fresh_from` is the first record that has not used up USED_UP_PERCENT of its retention.ms; None
+    where no group is behind, or nothing is deleted by age.
+    """
+
+    start: int
+    end: int
+    fresh_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +163,9 @@ class AllowedOperation:
 class Inspection:
     """What one inspection read.
 
-    `broker_configs`, `features` and `versions` have the brokers that responded. `broker_configs`
-    has every key, `topic_configs` those of TOPIC_KEYS, each with the value in force.
+    `broker_configs`, `features`, `versions` and `groups` have the brokers that responded.
+    `broker_configs` has every key, `topic_configs` those of TOPIC_KEYS, each with the value in
+    force.
     """
 
     broker_configs: Mapping[int, Mapping[str, ConfigValue]] = field(default_factory=dict)
@@ -148,7 +178,11 @@ class Inspection:
     reassignments: Mapping[PartitionKey, Reassignment] | None = None
     # KIP-966; only partitions that have some.
     eligible_leaders: Mapping[PartitionKey, tuple[int, ...]] | None = None
-    groups: tuple[ConsumerGroup, ...] | None = None
+    groups: Mapping[int, tuple[ConsumerGroup, ...]] = field(default_factory=dict)  # by coordinator
+    # Of the topics of which a group has committed an offset, where a leader responds.
+    logs: Mapping[PartitionKey, LogOffsets] = field(default_factory=dict)
+    # Client quotas of everybody, by the types of kafka-configs: "users", "users clients".
+    default_quotas: Mapping[str, Mapping[str, float]] | None = None
     # Those for User:* and for User:ANONYMOUS, which is whoever comes without a login.
     acls_for_everybody: tuple[AllowedOperation, ...] | None = None
     refused: Mapping[str, str] | None = None  # operation -> reason, of the operator's principal

@@ -47,6 +47,10 @@ def host(name: str) -> str:
     return f"host {name}"
 
 
+def quota(who: str) -> str:
+    return f"quota of {who}"
+
+
 def listener(name: str) -> str:
     return f"listener {name}"
 
