@@ -207,6 +207,7 @@ def test_a_healthy_cluster(well: LocalKafka, shell: CommandLine) -> None:
     assert set(document["not_applicable"].values()) == {
         "no history yet: it begins with the first snapshots",
         "the cluster has no consumer groups",
+        "the brokers have no authorizer",
     }
 
 

@@ -28,12 +28,16 @@ from tests.support.kafka_facts import (
 
 OLDER = "3.9.2"
 MB = 1_000_000
-# What such a cluster does not have, beside a history.
+# What such a cluster does not have, beside ALSO.
 LACKS = {
     "kraft": set(),
     "zookeeper": {"the cluster has no metadata quorum"},
 }
-NO_HISTORY = "no history yet: it begins with the first snapshots"
+ALSO = {
+    "no history yet: it begins with the first snapshots",
+    "the brokers have no authorizer",
+    "the cluster has no consumer groups",
+}
 COPIED = 12  # replicas: a quarter of 48 for the fourth broker
 
 
@@ -93,7 +97,7 @@ def test_the_audit_says_what_such_a_version_cannot_tell(
     assert {"idle-broker", "leaders-uneven"} <= rules
     mode = request.node.callspec.params["kafka"]
     assert report["unknown"] == {}
-    assert set(report["not_applicable"].values()) == {NO_HISTORY} | LACKS[mode]
+    assert set(report["not_applicable"].values()) == ALSO | LACKS[mode]
 
 
 def test_the_doctor_finds_nothing_that_stops_a_run(kafka: LocalKafka, shell: CommandLine) -> None:
