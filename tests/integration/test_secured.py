@@ -313,6 +313,7 @@ ALWAYS = {
     ("default-replication-factor", "default.replication.factor"),
     ("min-insync-1", "cluster"),
     ("racks-missing", "broker 3"),
+    *(("certificate-expires", f"listener {name}") for name in ("ELSEWHERE", "EXPIRED")),
 }
 TOLD = ("warning", "critical")
 
@@ -337,7 +338,16 @@ def test_a_broker_without_a_rack_where_others_have_one(
 ) -> None:
     connect(shell, {"bootstrap.servers": secured.kafka.bootstrap_string})
     document = audited(shell)
-    assert subjects(document) == ALWAYS
+    assert subjects(document) == {*ALWAYS, ("certificate-expires", "listener MIXED")}
+    expiring = {
+        row["subject"]: row for row in document["findings"] if row["rule"] == "certificate-expires"
+    }
+    assert expiring["listener EXPIRED"]["severity"] == "critical"
+    brokers = {subject: row["evidence"]["rows"] for subject, row in expiring.items()}
+    assert [row[0] for row in brokers["listener ELSEWHERE"]] == ["1", "2", "3"]
+    assert [row[:3] for row in brokers["listener MIXED"]] == [
+        ["2", secured.at("MIXED", 2), "CN=EXPIRED"]
+    ]
     assert subjects(document, ("unknown",)) == {("quorum-one-rack", "quorum")}
     (rack,) = [row for row in document["findings"] if row["rule"] == "racks-missing"]
     assert rack["seen"] == "broker 3 has no rack, 2 other brokers have one"
@@ -365,7 +375,7 @@ def test_a_certificate_that_has_expired_on_one_broker(
     fixes = {row["rule"]: row["fix"] for row in of_broker_2}
     renew = ["# renew it, and make the broker load the new one"]
     assert fixes["advertised-unreachable"] == renew, "what it advertises is right"
-    (row,) = [row for row in document["findings"] if row["rule"] == "certificate-expires"]
+    (row,) = [row for row in of_broker_2 if row["rule"] == "certificate-expires"]
     assert row["severity"] == "critical"
     assert row["seen"].startswith(f"the certificate of {secured.at('MIXED', 2)} expired at ")
     assert row["evidence"]["rows"][0][:2] == ["CN=EXPIRED", "CN=the authority of a test"]

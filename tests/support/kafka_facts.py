@@ -37,10 +37,8 @@ DUMP = "org.apache.kafka.tools.DumpLogSegments"
 # For the policy of a test's cluster: all brokers share the disk of this machine, which may be full.
 ON_A_SHARED_DISK = "balance: {disk_limit_percent: 100}"
 # And all brokers advertise an address of this machine, where the tests are.
-ON_THIS_MACHINE = (
-    "audit: {waivers: [{rule: advertised-loopback, reason: clients are here, "
-    "subjects: ['broker *']}]}"
-)
+CLIENTS_HERE = "{rule: advertised-loopback, reason: clients are here, subjects: ['broker *']}"
+ON_THIS_MACHINE = f"audit: {{waivers: [{CLIENTS_HERE}]}}"
 
 AGREEMENT_SECONDS = 120.0
 EVERY_BROKER: Final = "every broker"  # the default of all brokers, among configs

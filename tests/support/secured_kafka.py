@@ -24,9 +24,11 @@ from dev.local_kafka import BrokerSpec, Listener, LocalKafka, security
 from dev.local_processes import free_ports
 from tests.support.certificates import DAY, Authority
 from tests.support.command_line import CommandLine
-from tests.support.kafka_facts import ON_A_SHARED_DISK, ON_THIS_MACHINE
+from tests.support.kafka_facts import CLIENTS_HERE, ON_A_SHARED_DISK
 from tests.support.token_endpoint import AUDIENCE, ISSUER, TokenEndpoint, token_endpoint
 
+_ON_PURPOSE: Final = "{rule: certificate-expires, reason: made so, subjects: ['listener *']}"
+_WAIVED: Final = f"audit: {{waivers: [{CLIENTS_HERE}, {_ON_PURPOSE}]}}"
 RACKS: Final = {1: "a", 2: "b", 3: None}
 PASSWORDS: Final = {"reader": "read-secret", "operator": "operate-secret"}
 SASL_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER")
@@ -180,7 +182,7 @@ def connect(
     `policy` is more of it: `"provider: msk"`.
     """
     names = "" if operator is None else "    operator_connection: kafka_operator\n"
-    whole = ", ".join(filter(None, (ON_A_SHARED_DISK, ON_THIS_MACHINE, policy)))
+    whole = ", ".join(filter(None, (ON_A_SHARED_DISK, _WAIVED, policy)))
     extra = f"{names}    policy: {{{whole}}}\n"
     shell.configure(reader["bootstrap.servers"], extra=extra)
     connections = {"kafka": dict(reader)} | ({"kafka_operator": dict(operator)} if operator else {})

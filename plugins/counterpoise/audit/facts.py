@@ -32,6 +32,7 @@ from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.inspection import ConsumerGroup, Inspection, Quorum
 from counterpoise.model.kafka import ConfigValue
+from counterpoise.model.listeners import Configs
 from counterpoise.model.load import DiskForecast
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.severity import Waiver
@@ -158,9 +159,6 @@ def _min_insync(topics: tuple[str, ...], snapshot: ClusterSnapshot) -> Ints:
     known = dict(rows_of(snapshot.topics, "topic", "min_insync_replicas"))
     values = [known.get(topic) for topic in topics]
     return np.array([NOT_KNOWN if value is None else value for value in values], dtype=np.int64)
-
-
-Configs = Mapping[str, ConfigValue]
 
 
 @dataclass(frozen=True)

@@ -27,20 +27,24 @@ from counterpoise.kafka_admin.endpoint import CONNECT_TIMEOUT_SECONDS, EndpointC
 from counterpoise.model.connectivity import (
     CONTROLLERS,
     VOTERS,
+    Certificate,
     ClusterMetadata,
     ConnectivityCheck,
     EndpointCheck,
+    ListenerCertificate,
     MetadataResponse,
     QuorumCheck,
     VoterCheck,
 )
 from counterpoise.model.kafka import BrokerDescription
+from counterpoise.model.listeners import Listener, tls_listeners
 
 Progress = Callable[[int, int], None]  # gets how many checks are done, of how many
 
 _MAX_PARALLEL: Final = 128
 _MAX_ASKED_FOR_QUORUM: Final = 20
 _QUORUM_SECONDS: Final = 5.0  # longer than an election takes
+_CERTIFICATES_SECONDS: Final = 6.0  # after that no further listener is connected to
 _NOBODY: Final = -1
 _TIME_SECONDS: Final = 60.0  # after that no further check is begun, however many are left
 _MAX_BYTES: Final = 1_000_000_000  # of a response with a million partitions
@@ -78,7 +82,11 @@ def check_connectivity(
         settings.warnings,
         tuple(join_address(p.host, p.port) for p in places if p not in done),
     )
-    return replace(found, quorum=_check_quorum(checker, found))
+    return replace(
+        found,
+        quorum=_check_quorum(checker, found),
+        other_certificates=_other_certificates(checker, found),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +156,39 @@ def _compared(response: MetadataResponse) -> object:
     """Return what brokers that are up to date agree on: live brokers, leaders and their epochs."""
     leaders = {key: (p.leader, p.leader_epoch) for key, p in response.partitions.items()}
     return response.broker_ids, leaders
+
+
+# -- Certificates of the listeners with TLS that we do not connect through
+#
+# Brokers tell their listeners with their configs. Most of those for brokers are out of reach, and
+# then nothing is known of them.
+
+
+def _other_certificates(
+    checker: EndpointChecker, connectivity: ConnectivityCheck
+) -> tuple[ListenerCertificate, ...]:
+    checked = {check.address for check in connectivity.endpoints}
+    others = [
+        (listener, broker_id)
+        for broker_id, configs in connectivity.broker_configs.items()
+        for listener in tls_listeners(configs)
+        if listener.endpoint_in_config not in checked and listener.port.isdigit()
+    ]
+    ends_at = monotonic() + _CERTIFICATES_SECONDS
+
+    def certificate_of(listener: Listener) -> Certificate | None:
+        if monotonic() >= ends_at:
+            return None
+        return checker.certificate_at(listener.host, int(listener.port))
+
+    with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
+        certificates = pool.map(certificate_of, [listener for listener, _ in others])
+        found = [
+            ListenerCertificate(listener.name, broker_id, listener.endpoint_in_config, certificate)
+            for (listener, broker_id), certificate in zip(others, certificates, strict=True)
+            if certificate is not None
+        ]
+    return tuple(sorted(found, key=lambda one: (one.listener, one.broker_id)))
 
 
 # -- Whether brokers reach the active controller, and which controllers listen

@@ -22,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -139,6 +139,17 @@ class EndpointChecker:
         except _StageFailedError:
             raise ClusterError(f"{address}: {attempt.check.failure}") from None
 
+    def certificate_at(self, host: str, port: int) -> Certificate | None:
+        """Return the certificate that a listener presents, trusted or not; None where none is seen.
+
+        Nothing is sent there.
+        """
+        family = self._settings.librdkafka.get("broker.address.family", "any")
+        try:
+            return self._read_untrusted_certificate(host, port, resolve(host, port, family))
+        except OSError:
+            return None
+
     # -- the stages
 
     def _connect(self, attempt: _Attempt, max_bytes: int = MAX_BYTES) -> AddressConnection:
@@ -191,6 +202,10 @@ class EndpointChecker:
             raise
         return secured
 
+    @cached_property
+    def _untrusted_tls(self) -> ssl.SSLContext:
+        return _trusting(self._tls_context())
+
     def _tls_context(self) -> ssl.SSLContext:
         return ssl_context(self._settings.librdkafka, where=self._settings.where)
 
@@ -203,23 +218,26 @@ class EndpointChecker:
         except ssl.SSLError:
             # The certificate is read once more without trust, to name what is wrong with it;
             # nothing is sent over that connection.
-            attempt.note(certificate=self._read_refused_certificate(attempt))
+            ips = attempt.check.ips
+            certificate = self._read_untrusted_certificate(attempt.host, attempt.port, ips)
+            attempt.note(certificate=certificate)
             raise
         attempt.note(certificate=presented_certificate(secured, attempt.host))
         return secured
 
-    def _read_refused_certificate(self, attempt: _Attempt) -> Certificate | None:
-        connected, _ = _connect_to_first(attempt.check.ips, attempt.port)
+    def _read_untrusted_certificate(
+        self, host: str, port: int, ips: Sequence[str]
+    ) -> Certificate | None:
+        connected, _ = _connect_to_first(ips, port)
         if connected is None:
             return None
+        connected.settimeout(CONNECT_TIMEOUT_SECONDS)
         try:
             with (
                 closing(connected),
-                _trusting(self._tls_context()).wrap_socket(
-                    connected, server_hostname=attempt.host
-                ) as secured,
+                self._untrusted_tls.wrap_socket(connected, server_hostname=host) as secured,
             ):
-                return presented_certificate(secured, attempt.host)
+                return presented_certificate(secured, host)
         except (OSError, ValueError):
             return None
 

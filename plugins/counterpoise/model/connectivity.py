@@ -211,6 +211,16 @@ class QuorumCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class ListenerCertificate:
+    """What a broker presents at a listener with TLS that we do not connect through."""
+
+    listener: str
+    broker_id: int
+    address: str  # host:port
+    certificate: Certificate
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectivityCheck:
     """The checks of every bootstrap address and of every endpoint that brokers advertise."""
 
@@ -220,6 +230,8 @@ class ConnectivityCheck:
     warnings: tuple[str, ...] = ()  # what the connection's settings leave unprotected
     unchecked: tuple[str, ...] = ()  # addresses for which there was no time; neither list has them
     quorum: QuorumCheck | None = None  # None: with ZooKeeper, or no address responds
+    # Of other listeners, as far as they can be connected to from here; by listener and broker.
+    other_certificates: tuple[ListenerCertificate, ...] = ()
 
     @property
     def answered_by(self) -> EndpointCheck | None:

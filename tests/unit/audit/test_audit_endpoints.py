@@ -14,9 +14,11 @@ from counterpoise.model.connectivity import (
     ConnectionStage,
     ConnectivityCheck,
     EndpointCheck,
+    ListenerCertificate,
     MetadataResponse,
 )
-from counterpoise.model.kafka import BrokerDescription
+from counterpoise.model.kafka import BrokerDescription, ConfigSource, ConfigValue
+from counterpoise.model.listeners import tls_listeners
 from counterpoise.model.severity import Severity
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import (
@@ -309,6 +311,42 @@ def test_certificates_are_findings_before_they_expire(
     )
     assert [severity for _, severity in subjects("certificate-expires", given)] == expected
     assert findings_of("certificate-other-host", given) == ()
+
+
+def test_certificates_of_other_listeners_are_one_finding_for_each_listener() -> None:
+    """Of the same names on several brokers the first that expires decides."""
+
+    def presented(listener: str, broker_id: int, days: int) -> ListenerCertificate:
+        ends = NOW + timedelta(days=days)
+        certificate = Certificate("CN=kafka", "CN=ca", (), ends, False)
+        return ListenerCertificate(listener, broker_id, f"kafka-{broker_id}:9094", certificate)
+
+    given = facts()
+    assert given.connectivity is not None
+    others = (
+        presented("EXTERNAL", 1, 20),
+        presented("EXTERNAL", 2, -1),
+        presented("EXTERNAL", 3, 31),
+        presented("OTHER", 1, 31),
+    )
+    given = replace(given, connectivity=replace(given.connectivity, other_certificates=others))
+    (found,) = findings_of("certificate-expires", given)
+    assert (found.subject, found.severity) == ("listener EXTERNAL", Severity.CRITICAL)
+    assert found.summary == (
+        "the certificate of listener EXTERNAL expired at 2026-11-21 12:00 UTC on brokers 1, 2"
+    )
+    assert findings_of("certificate-other-host", given) == ()
+
+
+def test_listeners_with_tls_are_those_for_clients_and_brokers() -> None:
+    texts = {
+        "advertised.listeners": "A://kafka:1,B://[::1]:2,SSL://kafka:3,CONTROLLER://kafka:4",
+        "listener.security.protocol.map": "A:PLAINTEXT,B:SASL_SSL,CONTROLLER:SSL",
+        "controller.listener.names": "CONTROLLER",
+    }
+    configs = {key: ConfigValue(text, ConfigSource.STATIC_BROKER) for key, text in texts.items()}
+    found = [listener.endpoint_in_config for listener in tls_listeners(configs)]
+    assert found == ["[::1]:2", "kafka:3"]
 
 
 def test_a_certificate_for_another_host_is_a_finding_of_a_bootstrap_address_too() -> None:

@@ -12,11 +12,11 @@ than the one used here are known from the brokers' configs only.
 import ipaddress
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from counterpoise.audit.commands import to_fill_in
-from counterpoise.audit.facts import AuditFacts, Configs
+from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.audit.rules.bootstrap import stage_table
 from counterpoise.model import subjects
@@ -29,79 +29,24 @@ from counterpoise.model.connectivity import (
 from counterpoise.model.finding import Evidence
 from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
+from counterpoise.model.listeners import (
+    ADVERTISED,
+    LISTENERS,
+    PROTOCOL_MAP,
+    Configs,
+    Listener,
+    advertised_names,
+    between_brokers,
+    listeners_of,
+    protocol_map,
+    value_of,
+)
 from counterpoise.model.safe_text import properties_value
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, join_names, list_brokers, pluralize
 
-# -- The listeners in a broker's configs: names, endpoints, security protocols
-#
-#     listeners_of("CLIENT://kafka-1:9092")      # (Listener("CLIENT", "kafka-1", "9092"),)
-#     advertised_names(configs)                  # {"CLIENT"}: without the listeners of controllers
-#
-# Limits: an entry that is not `NAME://HOST:PORT` is skipped.
-
-
-ADVERTISED: Final = "advertised.listeners"
-LISTENERS: Final = "listeners"
-PROTOCOL_MAP: Final = "listener.security.protocol.map"
 _HOST_TO_FILL_IN: Final = "HOST-THAT-CLIENTS-RESOLVE"
 _LOCAL_NAMES: Final = ("", "localhost", "localhost.localdomain", "ip6-localhost")
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    name: str
-    host: str
-    port: str
-
-    @property
-    def endpoint(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    @property
-    def endpoint_in_config(self) -> str:
-        """Return the endpoint as server.properties has it: an IPv6 address in brackets."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else self.endpoint
-
-
-def listeners_of(text: str | None) -> tuple[Listener, ...]:
-    """Return the listeners of `CLIENT://kafka-1:9092,INTERNAL://[::1]:9093`; skip other words."""
-    listeners = []
-    for word in (text or "").split(","):
-        name, separator, endpoint = word.strip().partition("://")
-        host, _, port = endpoint.rpartition(":")
-        if separator and port:
-            listeners.append(Listener(name.upper(), host.strip("[]"), port))
-    return tuple(listeners)
-
-
-def advertised_names(configs: Configs) -> set[str]:
-    """Return the names of listeners for clients and brokers, without those of controllers."""
-    advertised = listeners_of(value_of(configs, ADVERTISED))
-    listeners = advertised or listeners_of(value_of(configs, LISTENERS))
-    return {listener.name for listener in listeners} - controller_names(configs)
-
-
-def controller_names(configs: Configs) -> set[str]:
-    """Return the names of listeners for controllers."""
-    names = (value_of(configs, "controller.listener.names") or "").split(",")
-    return {name.strip().upper() for name in names}
-
-
-def protocol_map(configs: Configs) -> dict[str, str]:
-    """Return the security protocol by listener name."""
-    entries = [entry.partition(":") for entry in (value_of(configs, PROTOCOL_MAP) or "").split(",")]
-    return {
-        name.strip().upper(): protocol.strip().upper()
-        for name, _, protocol in entries
-        if protocol.strip()
-    }
-
-
-def value_of(configs: Configs, key: str) -> str | None:
-    """Return a config's value; None where it is absent or hidden."""
-    config = configs.get(key)
-    return config.value if config is not None else None
 
 
 def is_local(host: str) -> bool:
@@ -399,12 +344,6 @@ def listener_unencrypted(facts: AuditFacts) -> Iterator[CheckResult]:
         )
 
 
-def between_brokers(configs: Configs) -> str:
-    """Return the name of the listener that brokers use among themselves."""
-    by_name = value_of(configs, "inter.broker.listener.name")
-    return by_name or value_of(configs, "security.inter.broker.protocol") or "PLAINTEXT"
-
-
 # -- what brokers advertise
 
 
@@ -437,8 +376,9 @@ def _advertise(
 #
 #     the certificate of kafka-2:9093 expires at 2026-12-01 00:00 UTC       # certificate-expires
 #
-# Limits: those of the listener to which the connectivity check connects; truststores, and
-# certificates of clients, are not seen.
+# Limits: of listeners other than the one that we connect through, when the certificate expires, and
+# nothing where they cannot be connected to from here. Truststores, certificates of clients and
+# those of controllers are not seen.
 
 
 @rule(
@@ -470,18 +410,43 @@ def certificate_expires(
 
     One of 72 hours that is renewed when a third of them is left is healthy at every hour.
     """
+
+    def severity_of(certificate: Certificate) -> Severity | None:
+        is_critical = certificate.is_near_its_end(
+            facts.now, critical_days, critical_percent_of_lifetime
+        )
+        return Severity.CRITICAL if is_critical else None
+
+    def ends_in_words(certificate: Certificate) -> str:
+        is_over = certificate.expires_at <= facts.now
+        return f"{'expired' if is_over else 'expires'} at {certificate.expires_in_words}"
+
     for subject, check, certificate in _certificates(facts):
         if certificate.is_near_its_end(facts.now, days, percent_of_lifetime):
-            is_critical = certificate.is_near_its_end(
-                facts.now, critical_days, critical_percent_of_lifetime
-            )
-            verb = "expired" if certificate.expires_at <= facts.now else "expires"
             yield CheckResult(
                 subject,
-                f"the certificate of {check.address} {verb} at {certificate.expires_in_words}",
+                f"the certificate of {check.address} {ends_in_words(certificate)}",
                 _certificate_table(certificate),
-                severity=Severity.CRITICAL if is_critical else None,
+                severity=severity_of(certificate),
             )
+    expiring_by_listener = grouped(
+        (one.listener, one)
+        for one in facts.endpoints.other_certificates
+        if one.certificate.is_near_its_end(facts.now, days, percent_of_lifetime)
+    )
+    for name, expiring in sorted(expiring_by_listener.items()):
+        first = min((one.certificate for one in expiring), key=lambda one: one.expires_at)
+        brokers = list_brokers([one.broker_id for one in expiring])
+        rows = [
+            (one.broker_id, one.address, one.certificate.subject, one.certificate.expires_in_words)
+            for one in expiring
+        ]
+        yield CheckResult(
+            subjects.listener(name),
+            f"the certificate of listener {name} {ends_in_words(first)} on {brokers}",
+            evidence(("broker", "address", "subject", "expires"), rows),
+            severity=severity_of(first),
+        )
 
 
 @rule(

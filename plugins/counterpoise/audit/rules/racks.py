@@ -13,21 +13,22 @@ from typing import Final
 import numpy as np
 
 from counterpoise.audit.commands import to_fill_in
-from counterpoise.audit.facts import PARTITION_ROW, AuditFacts, Configs, PartitionColumns
+from counterpoise.audit.facts import PARTITION_ROW, AuditFacts, PartitionColumns
 from counterpoise.audit.rule import CheckResult, Measure, Need, evidence, rule
-from counterpoise.audit.rules.listeners import (
-    ADVERTISED,
-    LISTENERS,
-    between_brokers,
-    is_local,
-    listeners_of,
-    value_of,
-)
+from counterpoise.audit.rules.listeners import is_local
 from counterpoise.model import subjects
 from counterpoise.model.columns import NOBODY, Flags
 from counterpoise.model.finding import WantedPlan
 from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
+from counterpoise.model.listeners import (
+    ADVERTISED,
+    LISTENERS,
+    Configs,
+    between_brokers,
+    listeners_of,
+    value_of,
+)
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, list_brokers, pluralize, verb

@@ -27,13 +27,13 @@ from counterpoise.audit.rule import (
     rule,
     unknown,
 )
-from counterpoise.audit.rules.listeners import value_of
 from counterpoise.model import subjects
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.constraints import matching
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import ConfigSource, ConfigValue
+from counterpoise.model.listeners import value_of
 from counterpoise.model.movement import BALANCER_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
