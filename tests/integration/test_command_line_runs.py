@@ -346,7 +346,7 @@ def test_every_end_that_is_none_says_what_is_left(kafka: LocalKafka, shell: Comm
         process.send_signal(signal.SIGINT)
         told = process.communicate(timeout=60)[0]
     keys = len(throttles(configs(kafka)))
-    left = f"2 partitions keep moving, throttled; {keys} throttle keys stay set"
+    left = f"2 partitions keep moving, throttled (left-0, left-1); {keys} throttle keys stay set"
     assert process.returncode == -signal.SIGINT
     assert f"{left}. The same command goes on with it, `counterpoise settle " in told
 
@@ -491,3 +491,38 @@ def test_a_move_that_somebody_redirected_stays_throttled_until_it_is_gone(
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_cancel_that_kafka_refuses_is_one_event_and_what_is_in_flight_is_named(
+    kafka: LocalKafka, shell: CommandLine
+) -> None:
+    """The only replica is on a dead broker: to go back would take an unclean election."""
+    movement = "movement: {dead_broker_patience: 40s}"
+    shell.configure(
+        kafka.bootstrap_string, extra=f"    policy: {{{ON_A_SHARED_DISK}, {movement}}}\n"
+    )
+    before = configs(kafka)
+    create_topics(kafka.bootstrap_string, [TopicSpec("single", [(2,)])])
+    fill(kafka.bootstrap_string, "single", {0: 5 * MB})
+    plan = imported(shell, "single", {"single-0": (4,)}, "20kB/s")
+    with start(shell, "execute", plan) as process:
+        wait_until(lambda: bool(ongoing_reassignments(kafka)), "the partition to move", 240)
+        kafka.kill_broker(2)
+        try:
+            kafka.wait_until_fenced(2)
+            assert shell.type("cancel", plan, "--why", "broker 2 is dead").code == 0
+            told = process.communicate(timeout=240)[0]
+            assert process.returncode == 1
+            assert (
+                told.count("reassignment refused: single-0: INVALID_REPLICATION_ASSIGNMENT") == 1
+            ), told
+            assert told.count("cancelling: 1 partition") == 1, told
+            assert "still in flight: single-0" in " ".join(told.split())
+            again = shell.type("cancel", plan, "--why", "broker 2 is dead")
+            assert again.code == 1
+            assert "1 partition keeps moving, throttled (single-0); " in again.err
+        finally:
+            kafka.restart_broker(2)
+    wait_until(lambda: shell.type("watch", "--all").code == 0, "the watch to end it", 240)
+    assert not ongoing_reassignments(kafka)
+    assert configs(kafka) == before

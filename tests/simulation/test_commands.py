@@ -46,7 +46,7 @@ def interrupted(
     with interrupted_while_moving(kafka):
         stopped = shell.type("execute", path)
     assert stopped.code == 130
-    assert "partitions keep moving, throttled; " in stopped.err
+    assert "partitions keep moving, throttled (" in stopped.err
     assert "throttle keys stay set. The same command goes on with it, `counter" in stopped.err
     assert kafka.list_reassignments() and own_configs(kafka)
     return path
@@ -197,7 +197,7 @@ def test_a_run_that_lost_a_permission_is_named_by_the_watch_until_it_has_ended(
         patch.setattr(repeating, "sleep", advance_without_permission)
         ended = shell.type("execute", path)
     assert ended.code == 3 and "DescribeConfigs" in ended.err
-    assert "partitions keep moving, throttled; " in ended.err
+    assert "partitions keep moving, throttled (" in ended.err
     kafka.unreadable_topics = set()
     number_of_keys = sum(map(len, own_configs(kafka).values()))
     assert number_of_keys > 0

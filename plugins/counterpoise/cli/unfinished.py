@@ -4,8 +4,7 @@
         ...    # stderr: run demo-... goes on without this process: 2 partitions keep moving, ...
 
 On stderr, also with --quiet, and among the events of the run: whoever closed the terminal finds it
-on its page. Numbers are the ledger's: what was submitted and not seen to arrive, what was set and
-not restored.
+on its page.
 """
 
 import sys
@@ -17,7 +16,7 @@ from counterpoise.errors import CounterpoiseError, LedgerError
 from counterpoise.installation import Installation
 from counterpoise.model.run import UNDER_WAY_STATES
 from counterpoise.model.safe_text import one_line
-from counterpoise.model.words import pluralize
+from counterpoise.services.left import left_of
 
 _EVENT: Final = "process ended"
 
@@ -46,17 +45,9 @@ def _what_is_left(installation: Installation, run_id: str) -> str | None:
     try:
         if installation.ledger.run(run_id).state not in UNDER_WAY_STATES:
             return None
-        journal = installation.ledger.journal(run_id)
-        submissions, touched_keys = journal.unfinished_submissions(), journal.touched()
+        return left_of(installation, run_id).in_words
     except LedgerError:
         return "what is in flight keeps moving under its throttle; the ledger does not say how much"
-    moving = sum(not submission.is_over for submission in submissions.values())
-    keys = sum(touched.restored_at is None for touched in touched_keys)
-    under = ", throttled" if moving else ""
-    return (
-        f"{pluralize(moving, 'partition keeps', 'partitions keep')} moving{under}; "
-        f"{pluralize(keys, 'throttle key stays', 'throttle keys stay')} set"
-    )
 
 
 def _say(text: str) -> None:

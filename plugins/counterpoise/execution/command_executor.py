@@ -252,10 +252,13 @@ class CommandExecutor:
         """
         if not targets:
             return READ_BACK_SECONDS
+        # A cancel that Kafka refuses is tried again for as long as its patience.
+        cancels = None in targets.values()
+        calls = RecordedCalls(self._admin, self._journal, self._log, is_repeated=cancels)
         with step.together(is_current=True):
-            self.record_event(kind, text, step)
+            calls.record_event(kind, text, step)
             step.submitting(targets)
-        noting_when_late = self._calls.noting_a_late_call("reassignment", step, targets)
+        noting_when_late = calls.noting_a_late_call("reassignment", step, targets)
         try:
             results = self._admin.alter_reassignments(
                 targets, may_change_replication_factor=self._may_resize, deadline=step.deadline
@@ -268,7 +271,7 @@ class CommandExecutor:
         with noting_when_late, step.together():
             step.answered(targets)
             step.at_rest(tp for tp in results.accepted if targets[tp] is None)
-            self._calls.record_errors("reassignment", results, step)
+            calls.record_errors("reassignment", results, step)
         _raise_if_refused("reassignment", results, harmless=_OVERTAKEN)
         return OBSERVE_AGAIN_SECONDS if not results.errors else OBSERVE_AGAIN_SECONDS * 2
 

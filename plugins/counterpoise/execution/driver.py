@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 # A busy broker's metadata was seen to be behind for longer than the usual time.
 _STALE_READ_PAUSES = tuple(STALE_READ_SECONDS * factor for factor in (1, 2, 4))
 
+_LONGEST_PAUSE_SECONDS = 30.0  # between two observations of a run that settles
+
 
 class Driver:
     def __init__(
@@ -184,8 +186,8 @@ class Driver:
                 if error.retryable:
                     step.check()
                     raise
-                self._log(str(error))  # sent again, for as long as its patience
-                return OBSERVE_AGAIN_SECONDS
+                self._log(str(error))
+                return _seconds_until_sent_again(inputs, command)
 
     def _check_execution(self) -> None:
         """Raise RunConflictError where another process has executed the run again: it may do so
@@ -410,3 +412,12 @@ class Driver:
                 refilled = kept_empty & self._plan.receiving_broker_ids
                 step.keep_empty(self._plan.emptied_broker_ids, sorted(refilled))
         return None
+
+
+def _seconds_until_sent_again(inputs: DecisionInputs, command: Command) -> float:
+    """Return when to send again what the cluster refused: after as long as it has been refused."""
+    reason, now = reason_to_wait(command), inputs.observation.observed_at
+    names = reason.kept_names if reason else ()
+    began_at = [inputs.run_progress.conditions_since.get(name, now) for name in names]
+    refused_seconds = (now - min(began_at, default=now)).total_seconds()
+    return min(max(OBSERVE_AGAIN_SECONDS, refused_seconds), _LONGEST_PAUSE_SECONDS)

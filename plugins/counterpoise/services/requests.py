@@ -11,7 +11,7 @@ not be requested or would do nothing; nothing has been written then.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from counterpoise import access
 from counterpoise.errors import RefusedError
@@ -26,7 +26,16 @@ from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import limited, required
 from counterpoise.model.words import join_ids, list_brokers, verb
 from counterpoise.services import approvals
+from counterpoise.services.left import left_of
 from counterpoise.units import parse_until
+
+_LOOKED_AFTER: Final = (
+    "the watch ends that as soon as Kafka lets it (`counterpoise watch`); the run's events say "
+    "what Kafka refused"
+)
+_NOTHING_LEFT: Final = (
+    "it has ended, and nothing of it is under way; `counterpoise status` names the runs that are"
+)
 
 
 def in_force(installation: Installation, clusters: Iterable[str]) -> dict[str, ActiveRequests]:
@@ -190,10 +199,8 @@ def _run_under_way(installation: Installation, run_id: str, by: Person, control:
     if run.state in UNDER_WAY_STATES:
         return run
     if run.state not in (RunState.PROPOSED, RunState.APPROVED):
-        instead = (
-            "it has ended, and nothing of it is under way; `counterpoise status` names the runs "
-            "that are"
-        )
+        left = left_of(installation, run_id)
+        instead = f"it has ended, and {left.in_words}: {_LOOKED_AFTER}" if left else _NOTHING_LEFT
     elif control is Control.RATE:
         instead = (
             "it has moved nothing yet; approve the plan at the rate that you want "
