@@ -4,7 +4,7 @@ Real brokers: the integration tests.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import example, given
@@ -27,7 +27,7 @@ from counterpoise.model.connectivity import (
     StageResult,
 )
 from counterpoise.model.finding import Finding
-from counterpoise.model.kafka import BrokerDescription, PartitionDescription, TopicDescription
+from counterpoise.model.kafka import BrokerDescription, PartitionDescription
 from counterpoise.model.policy import AuditPolicy, ClusterPolicy
 from counterpoise.model.severity import Severity
 from counterpoise.services.doctor import open_findings
@@ -81,33 +81,12 @@ def failed(address: str, name: ConnectionStage, said: str) -> EndpointCheck:
     return EndpointCheck(address, (StageResult(name, False, said, 1),))
 
 
-def cluster_metadata(
-    *brokers: BrokerDescription, leaders: Mapping[str, tuple[int | None, ...]]
-) -> ClusterMetadata:
-    """`leaders`: topic -> the leader of each partition."""
-    topics = [
-        TopicDescription(
-            topic,
-            "id",
-            False,
-            tuple(
-                PartitionDescription(n, leader, 1, (1, 2, 3), (1, 2, 3))
-                for n, leader in enumerate(of_topic)
-            ),
-        )
-        for topic, of_topic in leaders.items()
-    ]
-    return ClusterMetadata(brokers, tuple(topics))
-
-
-def found(
-    connectivity: ConnectivityCheck, seen: ClusterMetadata | None = None
-) -> tuple[Finding, ...]:
+def found(connectivity: ConnectivityCheck) -> tuple[Finding, ...]:
     """What doctor finds about connections, without what is not known."""
     facts = AuditFacts(
         now=NOW,
         snapshot=snapshot_of_metadata(
-            seen or ClusterMetadata((), ()),
+            ClusterMetadata((), ()),
             cluster="demo",
             cluster_id=connectivity.cluster_id or "",
         ),
@@ -120,42 +99,7 @@ def found(
     return tuple(one for one in findings if one.severity is not Severity.UNKNOWN)
 
 
-# -- what is concluded
-
-
-def test_a_name_that_does_not_resolve_and_the_topics_that_fail() -> None:
-    everybody = metadata(1, 2, 3)
-    connectivity = ConnectivityCheck(
-        "PLAINTEXT",
-        (answered("a:9092", everybody),),
-        {
-            1: answered("kafka1.internal:9092", everybody),
-            2: answered("kafka2.internal:9092", everybody),
-            3: failed("kafka3.internal:9092", ConnectionStage.RESOLVE, "it does not resolve"),
-        },
-    )
-    seen = cluster_metadata(
-        *map(broker, (1, 2, 3)), leaders={"orders": (1, 3, 2, 1, 3), "clicks": (3,)}
-    )
-    (finding,) = found(connectivity, seen)
-    assert finding.summary == (
-        "broker 3 advertises kafka3.internal:9092: resolve: it does not resolve; it leads "
-        "partitions of 2 topics that clients cannot use: clicks, orders"
-    )
-    assert "server.properties of broker 3" in finding.fix[0]
-
-
-def test_other_clusters_are_named_wherever_they_answer() -> None:
-    this, other = metadata(1, 2), metadata(1, cluster_id="other")
-    connectivity = ConnectivityCheck(
-        "PLAINTEXT",
-        (answered("a:9092", this), answered("b:9092", other)),
-        {1: answered("kafka1.internal:9092", this), 2: answered("kafka2.internal:9092", other)},
-    )
-    assert [(one.rule, one.subject) for one in found(connectivity)] == [
-        ("bootstrap-other-cluster", "bootstrap address b:9092"),
-        ("advertised-wrong-broker", "broker 2"),
-    ]
+# -- what is concluded: the rules are in unit/audit/test_audit_endpoints.py
 
 
 def test_a_broker_that_does_not_see_another_and_one_with_old_leaders_are_named() -> None:
@@ -171,44 +115,6 @@ def test_a_broker_that_does_not_see_another_and_one_with_old_leaders_are_named()
     blind, stale = found(connectivity)
     assert "brokers reported 2 different lists of live brokers" in blind.summary
     assert "kafka1.internal:9092 reports older leaders of orders-0 than" in stale.summary
-
-
-@pytest.mark.parametrize(
-    ("days", "severity"), [(31, None), (29, Severity.WARNING), (-1, Severity.CRITICAL)]
-)
-def test_certificates_are_findings_when_they_end(days: int, severity: Severity | None) -> None:
-    certificate = Certificate("CN=kafka", "CN=authority", ("a",), NOW + timedelta(days=days), True)
-    connectivity = ConnectivityCheck(
-        "SSL", (answered("a:9092", metadata(1), certificate=certificate),), {}
-    )
-    assert [(one.rule, one.severity) for one in found(connectivity)] == (
-        [("certificate-expires", severity)] if severity else []
-    )
-
-
-def test_fenced_brokers_and_missing_leaders() -> None:
-    connectivity = ConnectivityCheck(
-        "PLAINTEXT", (answered("a:9092", metadata(1)),), {1: answered("b:9092", metadata(1))}
-    )
-    seen = cluster_metadata(
-        broker(1), broker(2, is_fenced=True), leaders={"orders": (1, None), "clicks": (None,)}
-    )
-    assert {(one.rule, one.subject) for one in found(connectivity, seen)} >= {
-        ("partitions-offline", "topic clicks"),
-        ("partitions-offline", "topic orders"),
-        ("broker-fenced", "broker 2"),
-    }
-
-
-def test_a_list_without_any_answer_is_critical_and_a_half_dead_one_a_warning() -> None:
-    dead = failed("a:9092", ConnectionStage.TCP, "Connection refused")
-    assert [one.severity for one in found(ConnectivityCheck("PLAINTEXT", (dead,)))] == [
-        Severity.CRITICAL
-    ]
-    half = ConnectivityCheck(
-        "PLAINTEXT", (dead, answered("b:9092", metadata(1))), {1: answered("b:9092", metadata(1))}
-    )
-    assert [one.severity for one in found(half)] == [Severity.WARNING]
 
 
 # -- the check itself
