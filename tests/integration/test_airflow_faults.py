@@ -39,6 +39,7 @@ from tests.support.kafka_facts import (
     throttle_lines,
     throttles,
 )
+from tests.support.runs import does
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(2400)]
 ROOT = Path(__file__).parents[2]
@@ -222,7 +223,7 @@ def test_requests_are_done_at_the_next_observation(moving: Rebalance) -> None:
     assert run_progress.rate_bytes_per_second == 100_000
     moving.until(
         "the pause to be reported",
-        lambda: "paused by bob: month end" in moving.run_progress.waits_for,
+        lambda: does(moving.run_progress) == "paused by bob: month end",
     )
     moving.until("the rate at the broker", lambda: moving.rate_in_force() == "100000")
     requests.resume(moving.installation, moving.run.run_id, by=BOB, why="it is over")

@@ -125,7 +125,7 @@ def check_steering(
         ),
         "the page to show links",
     )
-    assert "The run is running" in page and "Pause" in page
+    assert "Running, " in page and "Pause" in page
     assert "/requests/" not in victor.get(f"{PAGES}/{run.run_id}").text
     assert victor.get(f"{PAGES}/{run.run_id}/requests/pause").status_code == 403
     assert request(oscar, run, "pause", reason="load test").status_code == 303

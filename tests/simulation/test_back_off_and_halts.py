@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise.errors import HaltedError, RefusedError
-from counterpoise.execution import Driver, back_off, halting, links
+from counterpoise.execution import Driver, back_off, decide, links
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -34,9 +34,9 @@ WITH_OTHER = SKEWED + "\nother-0: 1 2 3 size=1000"
 
 @pytest.fixture
 def quick_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (back_off, halting):
+    for module in (back_off, decide):
         monkeypatch.setattr(module, "LOWEST_RATE", 250_000)
-    monkeypatch.setattr(halting, "HALT_AFTER", timedelta(seconds=10))
+    monkeypatch.setattr(decide, "HALT_AFTER", timedelta(seconds=10))
     monkeypatch.setattr(back_off, "STEP_AFTER", timedelta(seconds=4))
     monkeypatch.setattr(back_off, "CALM_AFTER", timedelta(seconds=4))
 
@@ -339,7 +339,7 @@ def test_a_rolling_upgrade_refuses_to_open_and_holds_a_run_until_all_brokers_are
     for _ in range(10):
         run.cluster.advance(driver.step() or 0)
     assert not run.cluster.list_reassignments()
-    assert "broker 3 speak different versions" in run.run_progress().waits_for
+    assert "broker 3 speak different versions" in run.does()
     run.cluster.versions.update(dict.fromkeys(run.cluster.versions, newer))
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE

@@ -9,6 +9,7 @@ import pytest
 from counterpoise.errors import HaltedError
 from counterpoise.model.control import Control
 from counterpoise.model.run import SHOWS_WITHIN, RunState
+from counterpoise.model.run_progress import Condition
 from tests.simulation.test_whose_moves import FIRST, SECOND, a_run
 from tests.support.ledger_view import submit_was_answered, submit_was_not_answered
 from tests.support.runs import SimulatedRun, own_configs, times_submitted
@@ -71,7 +72,7 @@ def test_a_run_says_that_it_waits_since_a_move_seems_cancelled(run: SimulatedRun
         run.cluster.advance(run.driver().step() or 0)
     assert len(set(run.log)) == 1, run.log
     assert run.log[0].startswith("orders-0, orders-1 seem to have been cancelled by somebody else")
-    assert not any("without an answer" in name for name in run.run_progress().conditions_since)
+    assert Condition.UNANSWERED not in run.run_progress().conditions
 
 
 def test_nothing_new_begins_beside_a_move_that_seems_cancelled(tmp_path: Path) -> None:

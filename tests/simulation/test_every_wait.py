@@ -13,31 +13,8 @@ from typing import Any, Final
 import pytest
 
 from counterpoise.errors import BrokerUnresponsiveError, HaltedError, UnknownOutcomeError
-from counterpoise.execution import Driver, waits_for_cluster
-from counterpoise.execution.waits import (
-    DifferentVersions,
-    Frozen,
-    Moving,
-    NoRunProgress,
-    OutsideWindows,
-    Paused,
-    UnknownOutcomes,
-    WaitReason,
-    WithoutEffect,
-)
-from counterpoise.execution.waits_for_cluster import (
-    CancelledByOthers,
-    DeadBrokers,
-    LeaderlessPartitions,
-    LeadersOutOfSync,
-    OutOfSyncReplicas,
-    SlowedLinks,
-    UnavailablePartitions,
-    UnmeasuredBrokers,
-    UnreportedConfigs,
-    UnresponsiveBrokers,
-    UnrestoredKeys,
-)
+from counterpoise.execution import Driver
+from counterpoise.execution.conditions import TABLE, patience_of
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
@@ -51,6 +28,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import MaintenanceWindow, MovementPolicy
 from counterpoise.model.run import ENDED_STATES, RunState
+from counterpoise.model.run_progress import Condition
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker, of_topic
@@ -165,7 +143,7 @@ def different_versions(folder: Path) -> None:
 def dead_brokers(folder: Path) -> None:
     run = made(folder, is_moving=True)
     run.cluster.kill_broker(4)
-    waiting(run, "brokers of the plan are dead: 4").halts(within=LIMITS.dead_broker_patience)
+    waiting(run, "broker 4 is dead, for 30 s").halts(within=LIMITS.dead_broker_patience)
 
 
 def unresponsive_brokers(folder: Path) -> None:
@@ -188,7 +166,9 @@ def slowed_links(folder: Path) -> None:
     run = made(folder, is_moving=True)
     run.cluster.partitions[ORDERS_0].bytes_in_per_second = 800_000.0
     run.ask(Control.RATE, rate_bytes_per_second=500_000)
-    slowed = waiting(run, "producers write faster than the lowered rate, 500 kB/s.*for 1 min 30 s")
+    slowed = waiting(
+        run, "producers write faster than the lowered rate, 500 kB/s, lets through.*for 1 min 30 s"
+    )
     slowed.halts(within=LIMITS.pause_patience)
 
 
@@ -205,14 +185,18 @@ def unavailable_partitions(folder: Path) -> None:
 def leaderless_partitions(folder: Path) -> None:
     run = made(folder)
     run.cluster.partitions[ORDERS_0].leader = None
-    leaderless = waiting(run, "1 partition of the plan has no leader to copy from: orders-0")
+    leaderless = waiting(
+        run, "1 partition of the plan has no leader to copy from: orders-0, for 30 s"
+    )
     leaderless.halts(within=LIMITS.dead_broker_patience)
 
 
 def out_of_sync_replicas(folder: Path) -> None:
     run = made(folder)
     lag_for_good(run, ORDERS_0, 3)
-    skipped = waiting(run, r"1 partition skipped.*orders-0 \(brokers \[3\]\)")
+    skipped = waiting(
+        run, "1 replica that the plan keeps is not in sync: orders-0 on broker 3, for 30 s"
+    )
     skipped.halts(within=LIMITS.dead_broker_patience)
 
 
@@ -220,7 +204,7 @@ def leaders_out_of_sync(folder: Path) -> None:
     picture = "orders-0: 1 2 3 @2 size=1000"
     run = made(folder, move("orders-0", "1 2 3", "1 2 3", leader=2), picture=picture)
     lag_for_good(run, ORDERS_0, 1)
-    behind = waiting(run, "1 preferred leader is not in sync yet, for 30 s.*orders-0")
+    behind = waiting(run, "1 preferred leader is not in sync yet: orders-0 on broker 1, for 30 s")
     behind.halts(within=LIMITS.dead_broker_patience)
 
 
@@ -241,9 +225,10 @@ def no_run_progress(folder: Path) -> None:
     """Two partitions outside the plan are offline in turn, each for less than the patience."""
     picture = f"{BEFORE}\nother-0: 1 2 size=1000\nother-1: 1 2 size=1000"
     run = made(folder, picture=picture)
-    patience = NoRunProgress().patience(LIMITS)
+    patience = patience_of(Condition.NO_PROGRESS, LIMITS)
+    assert patience is not None
     driver, give_up_at = run.driver(), run.cluster.now + patience.total_seconds() + SLACK_SECONDS
-    with pytest.raises(HaltedError, match=r"the run makes no progress.*for 5 min"):
+    with pytest.raises(HaltedError, match=r"no move has come nearer to its end .*for 5 min"):
         while run.cluster.now < give_up_at:
             is_offline = int(run.cluster.now / 20) % 2
             for number in range(2):
@@ -258,7 +243,7 @@ def moving(folder: Path) -> None:
     run.cluster.kafka_version = (3, 9)  # it waits for replica 3, once replica 4 has arrived
     lag_for_good(run, ORDERS_0, 3)
     run.cluster.advance(30)
-    stuck = waiting(run, "1 partition is moving, but nothing has changed for 30 s")
+    stuck = waiting(run, "1 partition is moving, and nothing has arrived, for 30 s")
     stuck.halts(within=LIMITS.dead_broker_patience)
 
 
@@ -269,7 +254,9 @@ def unknown_outcomes(folder: Path) -> None:
     run.cluster.unreachable.add(6)
     lost = UnknownOutcomeError("no answer", broker_id=6)
     run.cluster.fail_next("alter_reassignments", lost)
-    unknown = waiting(run, "1 move was sent and no answer came, for 30 s")
+    unknown = waiting(
+        run, "1 move was sent, no answer came, and it may still be applied: orders-0, for 30 s"
+    )
     unknown.halts(within=LIMITS.dead_broker_patience)
 
 
@@ -288,7 +275,7 @@ class Useless:
 
 def without_effect(folder: Path) -> None:
     run = made(folder)
-    says = "setting throttle keys has had no effect for 30 s"
+    says = "sets throttle keys, and the brokers do not show all of them yet, for 30 s"
     useless = waiting(run, says, Useless(run.cluster))
     useless.halts(within=LIMITS.dead_broker_patience)
 
@@ -326,42 +313,53 @@ def unreported_configs(folder: Path) -> None:
     assert "broker 2 does not report the restored configs" in run.run.reason
 
 
-CASES: Final[dict[type[WaitReason], Callable[[Path], None]]] = {
-    Paused: paused,
-    Frozen: frozen,
-    OutsideWindows: outside_windows,
-    DifferentVersions: different_versions,
-    DeadBrokers: dead_brokers,
-    UnresponsiveBrokers: unresponsive_brokers,
-    UnmeasuredBrokers: unmeasured_brokers,
-    SlowedLinks: slowed_links,
-    UnavailablePartitions: unavailable_partitions,
-    LeaderlessPartitions: leaderless_partitions,
-    OutOfSyncReplicas: out_of_sync_replicas,
-    LeadersOutOfSync: leaders_out_of_sync,
-    CancelledByOthers: cancelled_by_others,
-    NoRunProgress: no_run_progress,
-    Moving: moving,
-    UnknownOutcomes: unknown_outcomes,
-    WithoutEffect: without_effect,
-    UnrestoredKeys: unrestored_keys,
-    UnreportedConfigs: unreported_configs,
+CASES: Final[dict[Condition, Callable[[Path], None]]] = {
+    Condition.PAUSED: paused,
+    Condition.FROZEN: frozen,
+    Condition.OUTSIDE_WINDOWS: outside_windows,
+    Condition.DIFFERENT_VERSIONS: different_versions,
+    Condition.DEAD: dead_brokers,
+    Condition.UNRESPONSIVE: unresponsive_brokers,
+    Condition.UNMEASURED: unmeasured_brokers,
+    Condition.SLOWED: slowed_links,
+    Condition.UNAVAILABLE: unavailable_partitions,
+    Condition.LEADERLESS: leaderless_partitions,
+    Condition.OUT_OF_SYNC: out_of_sync_replicas,
+    Condition.LEADER_OUT_OF_SYNC: leaders_out_of_sync,
+    Condition.CANCELLED: cancelled_by_others,
+    Condition.NO_PROGRESS: no_run_progress,
+    Condition.COPYING: moving,
+    Condition.UNANSWERED: unknown_outcomes,
+    Condition.THROTTLING: without_effect,
+    Condition.RESTORING: unrestored_keys,
+    Condition.UNREPORTED: unreported_configs,
+}
+# The same rule ends them as those above, or they end by what follows from them.
+ALIKE: Final = {
+    Condition.SUBMITTING,
+    Condition.ELECTING,
+    Condition.CANCELLING,
+    Condition.ORDERING,
+    Condition.UNLISTED,
 }
 
 
-def test_every_reason_to_wait_has_a_case_here() -> None:
-    assert waits_for_cluster  # its reasons are known once it is imported
-    reasons = {reason.__name__ for reason in WaitReason.__subclasses__()}
-    assert {reason.__name__ for reason in CASES} == reasons
+def test_every_condition_that_lasts_has_a_case_here() -> None:
+    lasting = {condition for condition, row in TABLE.items() if row.patience is not None}
+    assert lasting - CASES.keys() == ALIKE
+
+
+def test_every_condition_is_in_the_table() -> None:
+    assert TABLE.keys() == set(Condition)
 
 
 @pytest.mark.parametrize("bytes_in_per_second", [0.0, 1000.0], ids=["no-writes", "producers-write"])
-@pytest.mark.parametrize("reason", CASES, ids=lambda reason: reason.__name__)
+@pytest.mark.parametrize("condition", CASES)
 def test_every_wait_has_an_end(
-    reason: type[WaitReason],
+    condition: Condition,
     bytes_in_per_second: float,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Producers, "bytes_per_second", bytes_in_per_second)
-    CASES[reason](tmp_path)
+    CASES[condition](tmp_path)

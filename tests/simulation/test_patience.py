@@ -66,7 +66,7 @@ def test_what_is_ready_goes_on_before_a_partition_that_lags_and_then_the_run_hal
     before = own_configs(run.cluster)
     driver = run.driver()
     driver.open()
-    with pytest.raises(HaltedError, match=r"1 partition skipped.*orders-0 \(brokers \[3\]\)"):
+    with pytest.raises(HaltedError, match="1 replica that the plan keeps is not in sync"):
         run.repeat(driver.step)
     assert run.cluster.partitions[TopicPartition("__consumer_offsets", 0)].replicas == (5, 2, 3)
     assert run.cluster.partitions[TopicPartition("payments", 0)].replicas == (3, 2, 1)
@@ -337,7 +337,7 @@ def test_thousands_of_partitions_in_trouble_do_not_fill_the_row_of_a_run(tmp_pat
     run.cluster.kill_broker(5)
     with pytest.raises(HaltedError, match="20 partitions outside the plan take no writes"):
         run.repeat(run.driver().step)
-    assert len(run.run_progress().conditions_since) < 30
+    assert sum(map(len, run.run_progress().conditions.values())) < 30
 
 
 # -- what is no progress, however often it comes and goes
@@ -397,7 +397,7 @@ def test_windows_that_are_shorter_than_the_patience_do_not_keep_a_lagging_replic
     run.cluster.kafka_version = (3, 9)
     run.until_moving(run.driver())
     lag_for_good(run, ORDERS_0, 3)
-    with pytest.raises(HaltedError, match="nothing has changed for 15 min"):
+    with pytest.raises(HaltedError, match="nothing has arrived, for 15 min"):
         observe_for(run, 3600)
     assert run.end(run.driver()) is RunState.HALTED
 
@@ -453,7 +453,7 @@ def test_a_broker_that_is_still_dead_afterwards_has_its_whole_patience(tmp_path:
     run = held_beside_a_dead_broker(tmp_path)
     run.ask(Control.RESUME)
     observe_for(run, 14 * 60)
-    with pytest.raises(HaltedError, match="brokers of the plan are dead: 4"):
+    with pytest.raises(HaltedError, match="broker 4 is dead, for"):
         observe_for(run, 5 * 60)
 
 

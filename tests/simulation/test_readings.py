@@ -12,6 +12,7 @@ from counterpoise.model.kafka import (
     LogDirDescription,
 )
 from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.run_progress import Condition
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, of_topic
@@ -92,7 +93,7 @@ def test_speed_and_progress_are_right_although_sizes_are_of_different_times(
     speeds = {link.bytes_per_second for link in run.run_progress().links}
     assert min(speeds) >= 0.95 * run.rate
     assert max(speeds) <= 1.05 * run.rate
-    assert not any("no progress" in name for name in run.run_progress().conditions_since)
+    assert Condition.NO_PROGRESS not in run.run_progress().conditions
 
 
 def test_versions_are_asked_at_open_in_rotation_and_when_a_broker_returns(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_paused_run_finishes_what_is_in_flight_frees_its_settings_and_goes_on_
     assert sum(times_submitted(run.cluster).values()) == 1
     assert not run.cluster.list_reassignments()
     assert own_configs(run.cluster) == {}, "throttles that nobody needs are released"
-    assert run.run_progress().waits_for == "paused by bob: month end"
+    assert run.does() == "paused by bob: month end"
     run.ask(Control.RESUME)
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE
@@ -54,7 +54,7 @@ def test_a_freeze_refuses_to_open_and_holds_a_run_until_it_ends_by_itself(tmp_pa
     for _ in range(15):
         run.cluster.advance(driver.step() or 0)
     assert sum(times_submitted(run.cluster).values()) == 1
-    assert "black friday" in run.run_progress().waits_for
+    assert "black friday" in run.does()
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE
 
@@ -130,7 +130,7 @@ def test_outside_a_window_nothing_is_submitted_and_no_throttle_is_left(tmp_path:
         run.cluster.advance(driver.step() or 0)
     assert not times_submitted(run.cluster)
     assert own_configs(run.cluster) == {}
-    assert "opens at 2026-01-31 22:00 UTC" in run.run_progress().waits_for
+    assert "outside the maintenance windows" in run.does()
     run.cluster.advance(12 * 3600 - 5 - run.cluster.now)  # five seconds before it closes
     run.until_moving(driver)
     for _ in range(10):
@@ -217,7 +217,7 @@ def test_somebody_elses_reassignment_does_not_halt_a_run_that_is_paused(
     run.repeat_for(driver.step, 5, every=1)
     run.cluster.alter_reassignments({TopicPartition("orders", partition): (3, 2)})
     run.repeat_for(driver.step, 5, every=1)
-    assert run.run_progress().waits_for == "paused by bob: I move something"
+    assert run.does() == "paused by bob: I move something"
     assert run.cluster.list_reassignments()
     run.ask(Control.RESUME)
     with pytest.raises(HaltedError, match="somebody else is reassigning 1 partition: orders-"):

@@ -54,6 +54,7 @@ from tests.support.fault_points import (
 )
 from tests.support.kafka_facts import ON_A_SHARED_DISK, Placement, placement
 from tests.support.ledger_view import LedgerView, let_step_locks_of_a_file_run_out
+from tests.support.runs import does
 
 # Throttles act within two seconds instead of ten; fetches are small, so that a low rate is kept to.
 BROKER_PROPERTIES: Final = {
@@ -242,8 +243,7 @@ class Ground:
 
     def waits_for(self, run: PlannedRun) -> str:
         """What the run waits for."""
-        run_progress = self.view.progress(run["run_id"])
-        return run_progress.waits_for if run_progress else ""
+        return does(self.view.progress(run["run_id"]))
 
     def events(self, run: PlannedRun) -> list[str]:
         return [

@@ -168,8 +168,7 @@ ROWS: Final[Rows] = {
         {
             "run_id": RUN,
             "at": HALTED_AT,
-            "body": '{"at": "2026-11-26T22:24:00+00:00", "brake": 0}',
-            "readings": '{"log_dirs": {}, "versions": {}}',
+            "body": '{"observed_at": "2026-11-26T22:24:00+00:00"}',
         }
     ],
     "events": [

@@ -17,6 +17,7 @@ import pytest
 
 from counterpoise.errors import HaltedError
 from counterpoise.execution import Driver, ExecutionOptions
+from counterpoise.execution.conditions import in_words
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Approval, Decision
@@ -183,6 +184,10 @@ class SimulatedRun:
         assert run_progress is not None
         return run_progress
 
+    def does(self) -> str:
+        """Return what it does, or waits for, since then."""
+        return does(self.run_progress())
+
     def halt(self, driver: Driver | None = None) -> None:
         """Have the run stop for trouble that cancels what is in flight; it settles then."""
         self.ask(Control.CANCEL)
@@ -279,6 +284,12 @@ def _empty_ledger() -> Path:
         _FOLDERS.append(tempfile.TemporaryDirectory())
         Ledger.open(f"sqlite:///{_FOLDERS[0].name}/ledger.db", lambda: START).close()
     return Path(_FOLDERS[0].name) / "ledger.db"
+
+
+def does(run_progress: RunProgress | None) -> str:
+    """Return what a run does, or waits for, in words; "" where it is not known."""
+    activity = run_progress.activity if run_progress else None
+    return in_words(activity) if activity else ""
 
 
 def own_configs(cluster: SimulatedCluster) -> dict[ConfigResource, dict[str, str]]:

@@ -16,7 +16,7 @@ from counterpoise.ledger import Ledger
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.document import to_document
 from counterpoise.model.run import Progress, RunState
-from counterpoise.model.run_progress import Link, RunProgress
+from counterpoise.model.run_progress import Activity, Condition, Link, RunProgress
 from tests.support.command_line import CommandLine
 from tests.support.ledger_view import (
     bring_the_ledger_back,
@@ -249,13 +249,21 @@ def run_progress_of(copied: int) -> RunProgress:
         Link(4, False, 6, 600 - copied, 50, 600 - copied, now),
         Link(1, True, 6, 600 - copied, 50, 0, now),
     )
-    return RunProgress(
-        now,
-        Progress(1, 8, 6, copied, 600, 0),
-        100,
-        "paused by bob: month end",
-        links,
-        seconds_left=125,
+    paused = Activity(
+        Condition.PAUSED,
+        ("12:00",),
+        detail="bob: month end",
+        halts_at=datetime(2036, 1, 31, 12, tzinfo=UTC),
+        since=now - timedelta(minutes=2),
+    )
+    return RunProgress(now, Progress(1, 8, 6, copied, 600, 0), 100, activity=paused, links=links)
+
+
+def copying(copied: int, observed_at: datetime) -> RunProgress:
+    since = observed_at - timedelta(minutes=3)
+    activity = Activity(Condition.COPYING, count=6, since=since)
+    return replace(
+        run_progress_of(copied), observed_at=observed_at, activity=activity, seconds_left=125
     )
 
 
@@ -272,7 +280,7 @@ def test_following_a_run_prints_a_line_per_change_until_it_ends(
                 lambda: update_progress(
                     ledger,
                     run_id,
-                    replace(run_progress_of(300), back_off_level=1, waits_for=""),
+                    replace(copying(300, ledger.now()), back_off_level=1),
                 ),
                 lambda: change_state(ledger, run_id, RunState.SETTLING),
                 lambda: change_state(ledger, run_id, RunState.HALTED, "cancel by bob: month end"),
@@ -283,11 +291,14 @@ def test_following_a_run_prints_a_line_per_change_until_it_ends(
     assert typed.code == 1, "it did not end as done"
     first, second, *_, last = typed.out.splitlines()
     assert first == (
-        "running, 25 %: 150 B of 600 B, 1 of 8 partitions, 6 in flight, 50 B/s in all, "
-        "at most 100 B/s per broker, 2 min 5 s left; paused by bob: month end"
+        "25 %: 150 B of 600 B, 1 of 8 partitions, 6 in flight, 50 B/s in all, "
+        "at most 100 B/s per broker; waits for 2 min: paused by bob: month end; "
+        "halts 2036-01-31 12:00 UTC if that lasts; 6 partitions are in flight"
     )
-    assert second.startswith("running, 50 %") and second.endswith(
-        "slowed down by 1 step, because partitions outside the plan suffered"
+    assert second.startswith("50 %") and "2 min 5 s left" in second
+    assert second.endswith(
+        "slowed down by 1 step, because partitions outside the plan suffered; "
+        "copies 6 partitions, for 3 min"
     )
     assert last == f"run {run_id} is halted: cancel by bob: month end"
     assert len(typed.out.splitlines()) == 5
@@ -299,11 +310,32 @@ def test_following_a_run_prints_a_line_per_change_until_it_ends(
 def test_a_run_that_has_ended_has_no_time_left(shell: CommandLine) -> None:
     _, run_id = in_state(shell, RunState.RUNNING)
     with ledger_of(shell) as ledger:
-        update_progress(ledger, run_id, replace(run_progress_of(150), links=(), waits_for=""))
+        update_progress(ledger, run_id, replace(run_progress_of(150), links=(), activity=None))
         change_state(ledger, run_id, RunState.SETTLING)
         change_state(ledger, run_id, RunState.CANCELLED, "cancel by bob: month end")
     shown = shell.type("status", run_id).out
-    assert "cancelled, 25 %: 150 B of 600 B" in shown and " left" not in shown
+    assert "25 %: 150 B of 600 B" in shown and "cancelled: cancel by bob: month end" in shown
+    assert " left" not in shown and "in all" not in shown
+
+
+def test_a_run_that_nobody_drives_says_so_and_tells_no_speed_and_no_time_left(
+    shell: CommandLine,
+) -> None:
+    """Ctrl-C, a closed terminal or a worker that died: 190 s later nobody has observed it."""
+    _, run_id = in_state(shell, RunState.RUNNING)
+    left_alone = timedelta(seconds=190)
+    with ledger_of(shell) as ledger:
+        observed_at = ledger.now() - left_alone
+        update_progress(ledger, run_id, copying(150, observed_at))
+    shown = " ".join(shell.type("status", run_id).out.split())
+    since = f"{observed_at:%Y-%m-%d %H:%M} UTC"
+    assert (
+        f"nobody drives this run since {since}: `counterpoise execute PLAN` goes on with it; "
+        "when it was observed last: copies 6 partitions"
+    ) in shown
+    assert "B/s" not in shown and " left" not in shown
+    (found,) = json.loads(shell.type("status", "--json").out)
+    assert found["progress"]["is_driven"] is False and found["progress"]["seconds_left"] is None
 
 
 def test_a_ledger_that_comes_back_is_waited_for(

@@ -23,7 +23,7 @@ from counterpoise.model.finding import (
 from counterpoise.model.json_values import Count, Id, read_json
 from counterpoise.model.request import Goal
 from counterpoise.model.run import Progress
-from counterpoise.model.run_progress import Link, RunProgress
+from counterpoise.model.run_progress import Activity, Condition, Link, RunProgress
 from counterpoise.model.severity import Severity, Waiver
 
 NOON: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -33,7 +33,7 @@ RUN_PROGRESS: Final = RunProgress(
     observed_at=SOON,
     progress=Progress(1, 8, 6, 150, 600, 2),
     rate_bytes_per_second=100,
-    waits_for="paused by bob",
+    activity=Activity(Condition.PAUSED, ("12:00",), 1, "bob: month end", None, SOON, NOON),
     links=(Link(4, False, 6, 450, 50, 449, SOON), Link(1, True, 6, 450, 50, 0, NOON)),
     arrived_bytes={"orders-0": 5},
     seconds_left=125,
@@ -43,9 +43,9 @@ RUN_PROGRESS: Final = RunProgress(
     throttle_gaps=3,
     unthrottled_observations=1,
     is_cancelling=True,
-    conditions_since={"broker 4 is dead": SOON},
-    under_replicated_at_start=("orders-7 on broker 3",),
-    unavailable_at_start=("x-1", "x-2"),
+    conditions={Condition.DEAD: {"4": SOON}},
+    under_replicated_at_start={"orders-7 on broker 3": True},
+    unavailable_at_start={"x-1": True, "x-2": False},
 )
 
 AUDIT: Final = AuditReport(

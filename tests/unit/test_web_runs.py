@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from counterpoise.cli.common import who
 from counterpoise.cli.main import main
 from counterpoise.installation import open_installation
+from counterpoise.ledger import database_clock
 from counterpoise.model.control import Control
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
@@ -80,7 +81,7 @@ def test_a_run_under_way_shows_what_it_does_and_is_loaded_again(
     assert page.headers["refresh"] == f"10; url=/runs/{moving.run_id}"
     progress = moving.run_progress()
     for words in (
-        "The run is running",
+        "Running, ",
         progress.progress.in_words,
         "broker 4" if "broker 4" in page.text else "receives",
         "follower.replication.throttled.rate",
@@ -92,6 +93,21 @@ def test_a_run_under_way_shows_what_it_does_and_is_loaded_again(
         assert words in page.text, words
     assert "Resume" not in page.text and "End the freeze" not in page.text
     hostile.check_html(page.text)
+
+
+def test_a_run_that_nobody_drives_says_so_and_how_it_goes_on(
+    oscar: TestClient, moving: SimulatedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process was killed: for the first minute a slow call may be the reason."""
+    observed_at = moving.run_progress().observed_at
+    for seconds, is_driven in ((59, True), (60, False)):
+        told = observed_at.timestamp() + seconds
+        monkeypatch.setattr(database_clock, "database_time", lambda _, told=told: told)
+        page = oscar.get(f"/runs/{moving.run_id}").text
+        assert ("Copied now" in page, "Time left" in page) == (is_driven, is_driven)
+        since = "nobody drives this run since 2026-01-31 12:00 UTC: `counterpoise execute PLAN`"
+        assert (since in page) == (not is_driven)
+        assert "copies 6 partitions" in page
 
 
 def test_an_ended_run_is_not_loaded_again_and_links_to_its_report(

@@ -2,7 +2,7 @@
 elsewhere.
 
     with Display(console) as display:
-        display.show(*runs.progress_of(installation, run_id))
+        display.show(runs.run_now(installation, run_id))
 
 Only reads: the process that drives the run updates the progress, perhaps on another machine.
 """
@@ -18,10 +18,10 @@ from rich.text import Text
 
 from counterpoise.cli.common import SafeRenderable
 from counterpoise.cli.tables import table
-from counterpoise.model.run import Run
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_bytes, format_rate, format_seconds
+from counterpoise.views.now import RunNow
 
 LINKS_SHOWN: Final = 8
 _BAR_WIDTH: Final = 40
@@ -47,10 +47,10 @@ class Display:
         if self._live:
             self._live.stop()
 
-    def show(self, run: Run, run_progress: RunProgress | None) -> None:
+    def show(self, shown: RunNow) -> None:
         if self._live:
-            self._live.update(Group(*map(SafeRenderable, picture(run, run_progress))), refresh=True)
-        elif (text := in_words(run, run_progress)) != self._shown:
+            self._live.update(Group(*map(SafeRenderable, picture(shown))), refresh=True)
+        elif (text := in_words(shown)) != self._shown:
             self._shown = text
             self._console.print(text, markup=False, soft_wrap=True)
 
@@ -61,26 +61,24 @@ class Display:
             self._console.print(text, markup=False, soft_wrap=True)
 
 
-def in_words(run: Run, run_progress: RunProgress | None) -> str:
-    """Return a line like `running, 24 %: 1.2 GB of 5.0 GB, 12 of 40 partitions, 8 in flight, ...,
-    3 min left; what it waits for`.
+def in_words(shown: RunNow) -> str:
+    """Return a line like `24 %: 1.2 GB of 5.0 GB, 12 of 40 partitions, 8 in flight, 15.0 MB/s in
+    all, ..., 3 min left; copies 8 partitions, for 2 min`.
     """
-    if run_progress is None:
-        return f"{run.state}; no step of the run has been done yet"
-    parts = [_figures(run_progress), *_remarks(run_progress)]
-    return f"{run.state}, {'; '.join(parts)}"
+    return "; ".join([*_figures(shown), shown.sentence])
 
 
-def picture(run: Run, run_progress: RunProgress | None) -> list[RenderableType]:
-    if run_progress is None:
-        return [Text(in_words(run, run_progress))]
+def picture(shown: RunNow) -> list[RenderableType]:
+    found = shown.run_progress
+    if found is None:
+        return [Text(in_words(shown))]
     head = Table.grid(padding=(0, 1))
-    bar = ProgressBar(total=1.0, completed=run_progress.progress.share, width=_BAR_WIDTH)
-    head.add_row(Text(run.state, style="bold"), bar)
-    remarks = (Text(remark, style="yellow") for remark in _remarks(run_progress))
-    parts: list[RenderableType] = [head, Text(_figures(run_progress)), *remarks]
-    if run_progress.links:
-        parts.append(links_table(run_progress))
+    bar = ProgressBar(total=1.0, completed=found.progress.share, width=_BAR_WIDTH)
+    head.add_row(Text(shown.run.state, style="bold"), bar)
+    sentence = Text(shown.sentence, style="" if shown.seconds_left else "yellow")
+    parts: list[RenderableType] = [head, *map(Text, _figures(shown)), sentence]
+    if found.links and shown.is_driven:
+        parts.append(links_table(found))
     return parts
 
 
@@ -104,18 +102,18 @@ def links_table(run_progress: RunProgress) -> Table:
     return rows
 
 
-def _figures(run_progress: RunProgress) -> str:
-    figures = [run_progress.progress.in_words]
-    if run_progress.links:
-        figures.append(run_progress.speed_in_words)
-        if run_progress.seconds_left:
-            figures.append(f"{format_seconds(run_progress.seconds_left)} left")
-    return ", ".join(figures)
-
-
-def _remarks(run_progress: RunProgress) -> list[str]:
-    remarks = [run_progress.waits_for] if run_progress.waits_for else []
-    if run_progress.back_off_level:
-        steps = pluralize(run_progress.back_off_level, "step")
+def _figures(shown: RunNow) -> list[str]:
+    """Return how far a run is; how fast, while somebody observes that."""
+    found = shown.run_progress
+    if found is None:
+        return []
+    figures = [found.progress.in_words]
+    if found.links and shown.is_under_way and shown.is_driven:
+        figures.append(found.speed_in_words)
+        if shown.seconds_left:
+            figures.append(f"{format_seconds(shown.seconds_left)} left")
+    remarks = [", ".join(figures)]
+    if found.back_off_level and shown.is_under_way:
+        steps = pluralize(found.back_off_level, "step")
         remarks.append(f"slowed down by {steps}, because partitions outside the plan suffered")
     return remarks

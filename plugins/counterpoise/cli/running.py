@@ -137,7 +137,7 @@ def _run_to_the_end(installation: Installation, run: Run, console: Console) -> N
         def displayed(step: Callable[[], float | None]) -> Callable[[], float | None]:
             def step_and_display() -> float | None:
                 wait_seconds = step()
-                display.show(*runs.progress_of(installation, run_id))
+                display.show(runs.run_now(installation, run_id))
                 return wait_seconds
 
             return step_and_display

@@ -20,7 +20,7 @@ from counterpoise.cli.repeating import repeat
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.control import ControlRequest
-from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
+from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
 from counterpoise.services import requests, runs
 from counterpoise.services.runs import RunStatus
 from counterpoise.units import format_moment
@@ -106,11 +106,11 @@ def follow(installation: Installation, run: Run, console: Console) -> int:
 
         def refresh() -> float | None:
             nonlocal run
-            run, run_progress = runs.progress_of(installation, run.run_id)
-            is_under_way = run.state in UNDER_WAY_STATES
-            if run_progress or is_under_way:
-                display.show(run, run_progress)
-            return _REFRESH_SECONDS if is_under_way else None
+            shown = runs.run_now(installation, run.run_id)
+            run = shown.run
+            if shown.run_progress or shown.is_under_way:
+                display.show(shown)
+            return _REFRESH_SECONDS if shown.is_under_way else None
 
         repeat(refresh, display.log)
     reason = f": {run.reason}" if run.reason else ""
@@ -167,8 +167,8 @@ def _print_run(status: RunStatus, arguments: argparse.Namespace, console: Consol
         return
     tables.print_runs(console, [shown])
     if status.run_progress:
-        console.print(in_words(status.run, status.run_progress), markup=False, soft_wrap=True)
-        if status.run.state in OPEN_STATES and status.run_progress.links:
+        console.print(in_words(status.doing), markup=False, soft_wrap=True)
+        if status.is_under_way and status.doing.is_driven and status.run_progress.links:
             console.print(links_table(status.run_progress))
     for key in status.pending_restores:
         why = key.outcome or "its broker does not respond"

@@ -152,7 +152,7 @@ def _settle_to_the_end(installation: Installation, run: Run, console: Console) -
             wait_seconds = execution.settle_step(
                 installation, run.run_id, display.log, may_halt=may_halt
             )
-            display.show(*runs.progress_of(installation, run.run_id))
+            display.show(runs.run_now(installation, run.run_id))
             return wait_seconds
 
         repeat(step, display.log)

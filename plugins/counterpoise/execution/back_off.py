@@ -14,18 +14,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from counterpoise.execution.conditions import replica
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.targets import default_rate
-from counterpoise.execution.trouble_at_start import (
-    names_at_start,
-    still_in_trouble,
-)
-from counterpoise.execution.waits_for_cluster import IN_SYNC_AGAIN, name_of_catching_up
+from counterpoise.execution.troubles import still_in_trouble
 from counterpoise.model.calendar import rate_at
 from counterpoise.model.kafka import PartitionDescription
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.model.run_progress import RunProgress
+from counterpoise.model.run_progress import Condition, Conditions, RunProgress
 
 LOWEST_RATE: Final = 1_000_000  # bytes per second; a copy this slow hardly loads a broker
 HALT_AFTER: Final = timedelta(minutes=10)  # of ISR loss at the lowest rate, which halts the run
@@ -38,7 +35,7 @@ class BackOff:
     level: int  # how often the rate is halved
     has_isr_loss: bool
     changed_at: datetime
-    conditions_since: dict[str, datetime]  # what of it the ledger keeps by name
+    conditions: Conditions  # what of it the ledger keeps
 
 
 def rate_in_force(
@@ -75,29 +72,32 @@ def find_back_off(
 
     now, level = observation.observed_at, base.back_off_level
     catching_up = _catching_up_since(base, observation)
+    kept: dict[Condition, Mapping[str, datetime]] = {}
+    if catching_up:
+        kept[Condition.CATCHING_UP] = catching_up
     changed_at = base.isr_loss_changed_at or now
     if lost_partitions(base, observation, moving, catching_up, limits.dead_broker_patience):
         if not base.has_isr_loss:
-            return BackOff(level, True, now, catching_up)
+            return BackOff(level, True, now, kept)
         if rate(level) <= LOWEST_RATE or now - changed_at < STEP_AFTER:
-            return BackOff(level, True, changed_at, catching_up)
-        return BackOff(level + 1, True, now, catching_up)
+            return BackOff(level, True, changed_at, kept)
+        return BackOff(level + 1, True, now, kept)
     in_sync_since = changed_at
     if base.has_isr_loss:
-        in_sync_since = base.conditions_since.get(IN_SYNC_AGAIN, now)
-        catching_up |= {IN_SYNC_AGAIN: in_sync_since}
+        in_sync_since = base.since(Condition.IN_SYNC_AGAIN) or now
+        kept[Condition.IN_SYNC_AGAIN] = {"": in_sync_since}
     if now - in_sync_since < CALM_AFTER:
-        return BackOff(level, base.has_isr_loss, changed_at, catching_up)
+        return BackOff(level, base.has_isr_loss, changed_at, kept)
     while level and rate(level - 1) == rate(level):
         level -= 1
-    return BackOff(max(0, level - 1), False, now, catching_up)
+    return BackOff(max(0, level - 1), False, now, kept)
 
 
 def lost_partitions(
     run_progress: RunProgress,
     observation: Observation,
     moving: Iterable[Move],
-    conditions_since: Mapping[str, datetime],
+    catching_up: Mapping[str, datetime],
     patience: timedelta,
 ) -> list[str]:
     """Return the partitions outside the plan with ISR loss that copies may have caused.
@@ -106,15 +106,15 @@ def lost_partitions(
     are read from, and the broker of the replica has not been back for less than its patience.
     """
     now, sources = observation.observed_at, {observation.leader_of(move) for move in moving}
-    lagged_at_start = names_at_start(run_progress.under_replicated_at_start)
+    lagged_at_start = run_progress.under_replicated_at_start
 
     def is_lost(partition: str, description: PartitionDescription) -> bool:
         if description.leader is None or description.leader not in sources:
             return False
         return any(
-            now - conditions_since.get(name_of_catching_up(broker_id), now - patience) >= patience
+            now - catching_up.get(str(broker_id), now - patience) >= patience
             for broker_id in lagging_brokers(description, observation)
-            if _name_of_replica(partition, broker_id) not in lagged_at_start
+            if replica(partition, broker_id) not in lagged_at_start
         )
 
     under_replicated = observation.conditions.under_replicated
@@ -126,29 +126,25 @@ def lagging_brokers(description: PartitionDescription, observation: Observation)
     return observation.live_broker_ids.intersection(description.replicas) - {*description.isr}
 
 
-def lagging_replicas(observation: Observation) -> tuple[str, ...]:
+def lagging_replicas(observation: Observation) -> frozenset[str]:
     """Return the replicas outside the plan that are on live brokers and not in sync, by name."""
-    return tuple(
-        _name_of_replica(partition, broker_id)
+    return frozenset(
+        replica(partition, broker_id)
         for partition, description in observation.conditions.under_replicated.items()
-        for broker_id in sorted(lagging_brokers(description, observation))
+        for broker_id in lagging_brokers(description, observation)
     )
 
 
-def still_out_of_sync(base: RunProgress, observation: Observation) -> tuple[str, ...]:
+def still_out_of_sync(base: RunProgress, observation: Observation) -> dict[str, bool]:
     """Return, of the replicas that lagged when the run began, those that have not been in sync
     since; also where their broker is dead now.
     """
     lagging = {
-        _name_of_replica(partition, broker_id)
+        replica(partition, broker_id)
         for partition, description in observation.conditions.under_replicated.items()
         for broker_id in {*description.replicas} - {*description.isr}
     }
     return still_in_trouble(base.under_replicated_at_start, lagging)
-
-
-def _name_of_replica(partition: str, broker_id: int) -> str:
-    return f"{partition} on broker {broker_id}"
 
 
 def _catching_up_since(base: RunProgress, observation: Observation) -> dict[str, datetime]:
@@ -160,9 +156,9 @@ def _catching_up_since(base: RunProgress, observation: Observation) -> dict[str,
         for description in observation.conditions.under_replicated.values()
         for broker_id in {*description.replicas} - {*description.isr}
     }
-    before = base.conditions_since
+    before = base.conditions.get(Condition.CATCHING_UP, {})
     down = out_of_sync - observation.live_broker_ids
-    back = (name_of_catching_up(broker_id) for broker_id in out_of_sync - down)
-    return {name_of_catching_up(broker_id): observation.observed_at for broker_id in down} | {
-        name: before[name] for name in back if name in before
+    back = map(str, out_of_sync - down)
+    return dict.fromkeys(map(str, down), observation.observed_at) | {
+        broker_id: before[broker_id] for broker_id in back if broker_id in before
     }

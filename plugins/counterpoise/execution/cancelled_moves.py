@@ -1,6 +1,6 @@
 """Moves that somebody else cancels while a run is under way: sent again once, with an event. Pure.
 
-    names_of_cancelled(base, by_state, observation)    # what the ledger keeps since when
+    cancelled_by_others(base, by_state, observation)   # what the ledger keeps since when
     seem_cancelled(run_progress)                       # a broker may be behind: nothing is sent yet
     cancelled_again(run_progress)                      # (): nothing was, or not twice
 
@@ -13,38 +13,36 @@ it is so still, and is sent again. When somebody cancels it once more, the run h
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
+from counterpoise.execution.conditions import of
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
-from counterpoise.execution.waits import CANCELLED_BY_OTHERS
-from counterpoise.execution.waits_for_cluster import CancelledByOthers
 from counterpoise.model.plan import Move
 from counterpoise.model.run import SHOWS_WITHIN, Submission
-from counterpoise.model.run_progress import RunProgress
-
-_SENT_AGAIN: Final = f"sent again after {CANCELLED_BY_OTHERS}"
-_AGAIN: Final = f"once more, {CANCELLED_BY_OTHERS}"
+from counterpoise.model.run_progress import Activity, Condition, RunProgress
 
 
-def names_of_cancelled(
+def cancelled_by_others(
     base: RunProgress, by_state: MovesByState, observation: Observation
-) -> Iterator[str]:
+) -> Iterator[tuple[Condition, list[str]]]:
     """Yield what is kept of moves that somebody else cancelled; that one was sent again is kept
     until the run is executed again.
     """
-    lasting = base.conditions_since
-    yield from (name for name in lasting if name.startswith(_SENT_AGAIN))
+    lasting = base.conditions.get(Condition.CANCELLED, {})
+    lasting_again = base.conditions.get(Condition.CANCELLED_AGAIN, {})
+    were_sent_again = base.conditions.get(Condition.SENT_AGAIN, {})
+    once, again = [], []
     for move, submission in _at_rest_again(by_state, observation):
         partition = str(move.topic_partition)
-        once, again = f"{CANCELLED_BY_OTHERS}{partition}", f"{_AGAIN}{partition}"
         is_sent_since = submission.submitted_at >= base.observed_at
         is_new = partition in base.arrived_bytes and not is_sent_since
-        if f"{_SENT_AGAIN}{partition}" in lasting:
-            if is_new or again in lasting:
-                yield again
-        elif is_new or (once in lasting and not is_sent_since):
-            yield once
-    yield from _sent_again(base, by_state, observation)
+        if partition in were_sent_again:
+            if is_new or partition in lasting_again:
+                again.append(partition)
+        elif is_new or (partition in lasting and not is_sent_since):
+            once.append(partition)
+    yield Condition.CANCELLED, once
+    yield Condition.CANCELLED_AGAIN, again
+    yield Condition.SENT_AGAIN, [*were_sent_again, *_sent_again(base, by_state, observation)]
 
 
 def _at_rest_again(
@@ -73,43 +71,42 @@ def _at_rest_again(
 def _sent_again(
     base: RunProgress, by_state: MovesByState, observation: Observation
 ) -> Iterator[str]:
-    """Yield what is kept of moves that somebody cancelled, and that were submitted since the
-    observation before.
+    """Yield the moves that somebody cancelled, and that were submitted since the observation
+    before.
     """
-    if not any(name.startswith(CANCELLED_BY_OTHERS) for name in base.conditions_since):
+    lasting = base.conditions.get(Condition.CANCELLED, {})
+    if not lasting:
         return
     for state in (MoveState.PENDING, MoveState.CANCELLED, MoveState.MOVING):
         for move in by_state[state]:
             submission = observation.submissions.get(move.topic_partition)
             if submission is None or submission.submitted_at < base.observed_at:
                 continue
-            if f"{CANCELLED_BY_OTHERS}{move.topic_partition}" in base.conditions_since:
-                yield f"{_SENT_AGAIN}{move.topic_partition}"
+            if str(move.topic_partition) in lasting:
+                yield str(move.topic_partition)
 
 
 def cancelled_moves(run_progress: RunProgress, moves: Iterable[Move]) -> tuple[Move, ...]:
     """Return those of the moves that somebody else cancelled, for the first time."""
-    lasting = run_progress.conditions_since
-    return tuple(m for m in moves if f"{CANCELLED_BY_OTHERS}{m.topic_partition}" in lasting)
+    lasting = run_progress.conditions.get(Condition.CANCELLED, {})
+    return tuple(move for move in moves if str(move.topic_partition) in lasting)
 
 
-def seem_cancelled(run_progress: RunProgress) -> CancelledByOthers | None:
+def seem_cancelled(run_progress: RunProgress) -> Activity | None:
     """Return the moves that seem to be cancelled, where a broker's metadata may only be behind."""
     shown_by = {
-        name.removeprefix(prefix): began_at + SHOWS_WITHIN
-        for name, began_at in run_progress.conditions_since.items()
-        for prefix in (CANCELLED_BY_OTHERS, _AGAIN)
-        if name.startswith(prefix) and _is_recent(run_progress, name)
+        partition: began_at + SHOWS_WITHIN
+        for condition in (Condition.CANCELLED, Condition.CANCELLED_AGAIN)
+        for partition, began_at in run_progress.conditions.get(condition, {}).items()
+        if run_progress.observed_at - began_at < SHOWS_WITHIN
     }
-    return CancelledByOthers(tuple(sorted(shown_by)), max(shown_by.values())) if shown_by else None
+    if not shown_by:
+        return None
+    return of(Condition.CANCELLED, sorted(shown_by), ends_at=max(shown_by.values()))
 
 
 def cancelled_again(run_progress: RunProgress) -> tuple[str, ...]:
     """Return the partitions whose moves somebody else cancelled after they were sent again."""
-    names = sorted(name for name in run_progress.conditions_since if name.startswith(_AGAIN))
-    return tuple(name.removeprefix(_AGAIN) for name in names if not _is_recent(run_progress, name))
-
-
-def _is_recent(run_progress: RunProgress, name: str) -> bool:
-    began_at = run_progress.conditions_since.get(name)
-    return began_at is not None and run_progress.observed_at - began_at < SHOWS_WITHIN
+    lasting = run_progress.conditions.get(Condition.CANCELLED_AGAIN, {})
+    now = run_progress.observed_at
+    return tuple(sorted(name for name, at in lasting.items() if now - at >= SHOWS_WITHIN))

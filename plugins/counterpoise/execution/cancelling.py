@@ -4,35 +4,27 @@ next_cancel(inputs, cancel_stuck(inputs))    # of a run that may move
 next_cancel(inputs, cancel_moves(inputs))    # of a run that settles
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
 from counterpoise.execution.commands import Cancel, CancelLate
+from counterpoise.execution.conditions import in_words, of
 from counterpoise.execution.decision_inputs import DecisionInputs
-from counterpoise.execution.full_log_dirs import brokers_filled_by
-from counterpoise.execution.halting import slowed_links
 from counterpoise.execution.links import stalled_links
-from counterpoise.execution.observation import MoveState
-from counterpoise.execution.waits import CANCELS_SENT, Moving, NoRunProgress
-from counterpoise.execution.waits_for_cluster import (
-    DeadBrokers,
-    LeaderlessPartitions,
-    UnmeasuredBrokers,
-    name_of_slowed,
-)
+from counterpoise.execution.observation import MoveState, Observation
+from counterpoise.execution.stalls import slowed_links
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import InFlight
+from counterpoise.model.run_progress import Condition
+from counterpoise.model.words import name_brokers
 
 _TRIED_AGAIN_AFTER: Final = timedelta(seconds=30)
-_CANCELS_ALL: Final = (
-    "the run was cancelled, its halt demands it, or the policy has on_halt: cancel"
-)
-_CANNOT_FINISH: Final = (
-    "a target replica is on a dead broker or on a log dir past its limit, the partition has no "
-    "leader to copy from, its broker makes no progress, the same replica is added and removed, or "
-    "the call came late"
+_NEVER_ENDS: Final = (
+    "the same replica is added and removed, which Kafka never ends, or the call came late"
 )
 
 
@@ -45,7 +37,7 @@ def next_cancel(inputs: DecisionInputs, own: Cancel | None) -> CancelLate | Canc
     late = _cancel_late(inputs)
     if late is None or own is None:
         return late or own
-    without_effect_since = inputs.run_progress.conditions_since.get(CANCELS_SENT)
+    without_effect_since = inputs.run_progress.since(Condition.CANCELLING)
     if without_effect_since is None:
         return late
     tried_again_at = inputs.observation.observed_at - _TRIED_AGAIN_AFTER
@@ -55,60 +47,82 @@ def next_cancel(inputs: DecisionInputs, own: Cancel | None) -> CancelLate | Canc
 
 def cancel_stuck(inputs: DecisionInputs) -> Cancel | None:
     """Return the cancel of what never ends by itself; None where there is none."""
-    reason = "the same replica is added and removed, which Kafka never ends, or the call came late"
-    return _cancel(inputs, inputs.by_state[MoveState.STUCK], reason)
+    return _cancel(inputs, dict.fromkeys(inputs.by_state[MoveState.STUCK], _NEVER_ENDS))
 
 
 def cancel_moves(inputs: DecisionInputs) -> Cancel | None:
     """Return the cancel of what may not go on in a run that settles; None where there is none."""
-    reason = _CANCELS_ALL if _cancels_all(inputs) else _CANNOT_FINISH
-    return _cancel(inputs, _moves_to_cancel(inputs), reason)
+    return _cancel(inputs, _moves_to_cancel(inputs))
 
 
-def _moves_to_cancel(inputs: DecisionInputs) -> list[Move]:
-    """Return the moves in flight that cannot finish, or must not.
+def _moves_to_cancel(inputs: DecisionInputs) -> dict[Move, str]:
+    """Return the moves in flight that cannot finish, or must not, each with why.
 
     The policy, a person, or the reason of the halt may want that all of them are cancelled.
     """
     moving = inputs.moving
-    stuck = inputs.by_state[MoveState.STUCK]
-    stand_still = inputs.is_over(Moving(len(moving))) or inputs.is_over(NoRunProgress())
-    if not stand_still and not _cancels_all(inputs):
-        moving = [move for move in moving if _cannot_finish(move, inputs)]
+    why_all = _why_all(inputs)
+    reasons = {move: why_all or _why_not(move, inputs) for move in moving}
+    reasons = dict.fromkeys(inputs.by_state[MoveState.STUCK], _NEVER_ENDS) | reasons
     cancelled_just_now = inputs.observation.cancel_may_not_show_yet
-    return [move for move in (*stuck, *moving) if not cancelled_just_now(move)]
+    return {move: why for move, why in reasons.items() if why and not cancelled_just_now(move)}
 
 
-def _cannot_finish(move: Move, inputs: DecisionInputs) -> bool:
-    """Return whether a move in flight has been waited for in vain, or would fill a full log dir.
+def _why_all(inputs: DecisionInputs) -> str:
+    """Return why nothing may finish; "" where what can may."""
+    if inputs.observation.active_requests.cancelled is not None:
+        return "a person cancelled the run"
+    if inputs.run_progress.is_cancelling:
+        return "the run halted for a reason that lets no copy finish"
+    if inputs.limits.on_halt is InFlight.CANCEL:
+        return "the policy has on_halt: cancel"
+    for condition in (Condition.COPYING, Condition.NO_PROGRESS):
+        if inputs.is_over(of(condition)):
+            return "nothing has come nearer to its end for longer than the policy's patience"
+    return ""
+
+
+def _why_not(move: Move, inputs: DecisionInputs) -> str:
+    """Return why a move in flight cannot finish: it was waited for in vain, or it would fill a full
+    log dir; "" where it can.
 
     Kafka ends a reassignment when every target replica is in the ISR, and copies from the leader
     alone. A broker that is down may come back: what it has is lost only after the patience.
     """
     observation = inputs.observation
-    if brokers_filled_by(move, observation):
-        return True
+    if full := brokers_filled_by(move, observation):
+        return f"a log dir of {name_brokers(full)} is past its limit"
     copying = observation.copying_brokers(move)
-    dead = tuple(set(move.replicas_after) - observation.live_broker_ids)
-    if inputs.is_over(DeadBrokers(dead)) or inputs.is_over(UnmeasuredBrokers(copying)):
-        return True
-    leaderless = LeaderlessPartitions((str(move.topic_partition),))
-    if observation.leader_of(move) is None and inputs.is_over(leaderless):
-        return True
-    stalled = stalled_links(inputs.run_progress, patience_factor=2)
-    slowed = inputs.names_over(slowed_links(inputs))
-    stuck_brokers = {link.broker_id for link in stalled}
-    stuck_brokers |= {
-        link.broker_id for link in inputs.run_progress.links if name_of_slowed(link.name) in slowed
-    }
-    return bool(stuck_brokers & set(copying))
+    dead = set(move.replicas_after) - observation.live_broker_ids
+    leaderless = [move.topic_partition] if observation.leader_of(move) is None else []
+    for trouble in (
+        of(Condition.DEAD, sorted(dead)),
+        of(Condition.UNMEASURED, copying),
+        of(Condition.LEADERLESS, leaderless),
+    ):
+        if names := inputs.subjects_over(trouble):
+            return in_words(replace(trouble, subjects=names, count=len(names)))
+    slowed = inputs.subjects_over(slowed_links(inputs))
+    for link in inputs.run_progress.links:
+        is_stuck = link.name in slowed or link in stalled_links(inputs.run_progress, 2)
+        if is_stuck and link.broker_id in copying:
+            return f"{link.name} makes no progress"
+    return ""
 
 
-def _cancels_all(inputs: DecisionInputs) -> bool:
-    return (
-        inputs.run_progress.is_cancelling
-        or inputs.limits.on_halt is InFlight.CANCEL
-        or inputs.observation.active_requests.cancelled is not None
+def brokers_filled_by(move: Move, observation: Observation) -> tuple[int, ...]:
+    """Return the brokers with a full log dir into which the move copies, as far as is known.
+
+    A replica that is in sync has nothing left to copy, and one that is known to lie in another log
+    dir of its broker fills that one. Where a new replica will come is not known before it is there.
+    """
+    partition, name = observation.partitions[move.topic_partition], str(move.topic_partition)
+    return tuple(
+        broker_id
+        for broker_id in observation.adding_replicas(move)
+        if broker_id in observation.conditions.full_log_dirs
+        and broker_id not in partition.description.isr
+        and name not in observation.log_dirs[broker_id].beside_full
     )
 
 
@@ -117,14 +131,18 @@ def _cancel_late(inputs: DecisionInputs) -> CancelLate | None:
     return CancelLate(dict(islice(late.items(), inputs.max_partitions_per_call))) if late else None
 
 
-def _cancel(inputs: DecisionInputs, moves: Sequence[Move], reason: str) -> Cancel | None:
+def _cancel(inputs: DecisionInputs, reasons: Mapping[Move, str]) -> Cancel | None:
     """Return the cancel of as many moves as a call takes, those first that were tried longest ago:
     what Kafka refuses keeps no others from it.
     """
-    if not moves:
+    if not reasons:
         return None
-    by_age = sorted(moves, key=lambda move: _tried_at(inputs, move))
-    return Cancel(tuple(by_age[: inputs.max_partitions_per_call]), reason)
+    by_age = sorted(reasons, key=lambda move: _tried_at(inputs, move))
+    moves = by_age[: inputs.max_partitions_per_call]
+    counts = Counter(reasons[move] for move in moves)
+    is_one = len(counts) == 1
+    texts = (why if is_one else f"{why} ({count:,})" for why, count in counts.most_common())
+    return Cancel(tuple(moves), "; ".join(texts))
 
 
 def _tried_at(inputs: DecisionInputs, move: Move) -> datetime:

@@ -13,10 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import ClusterError, UnknownOutcomeError
-from counterpoise.execution.changes_by_others import (
-    sent_again_event,
-    throttle_gap_event,
-)
 from counterpoise.execution.commands import (
     Cancel,
     CancelLate,
@@ -29,6 +25,11 @@ from counterpoise.execution.commands import (
     Submit,
     Throttle,
     Wait,
+)
+from counterpoise.execution.conditions import in_words
+from counterpoise.execution.events import (
+    sent_again_event,
+    throttle_gap_event,
 )
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.observe import changed_moves
@@ -95,7 +96,7 @@ class CommandExecutor:
         """
         match command:
             case Wait():
-                self._log(command.in_words)
+                self._log(in_words(command.activity))
                 return READ_BACK_SECONDS if command.is_brief else OBSERVE_AGAIN_SECONDS
             case Throttle():
                 return self._throttle(command, observation, rate, step)

@@ -6,12 +6,11 @@ Each command is one change of the cluster at most, and harmless when it is appli
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from counterpoise.execution.waits import WaitReason
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TouchedKey
-from counterpoise.model.words import pluralize
+from counterpoise.model.run_progress import Activity
 
 KeyChange = tuple[TouchedKey, ConfigChange]  # a key of ours, and a change that takes back
 
@@ -88,21 +87,13 @@ class MarkRestored:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Observe again later, for as long as the reason may last.
+    """Observe again later, for as long as what it waits for may last.
 
     `is_brief`: in a moment, since brokers only have to catch up.
     """
 
-    reason: WaitReason
-    moving: int = 0  # partitions, meanwhile
+    activity: Activity
     is_brief: bool = False
-
-    @property
-    def in_words(self) -> str:
-        if not self.moving:
-            return self.reason.in_words
-        are_moving = pluralize(self.moving, "partition is moving", "partitions are moving")
-        return f"{are_moving}; {self.reason.in_words}"
 
 
 @dataclass(frozen=True, slots=True)

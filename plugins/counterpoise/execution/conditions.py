@@ -1,165 +1,303 @@
-"""What a run has to wait for, as one observation shows it, and since when. Pure.
+"""What a run does, waits for or stops for: one table of how long that may last, in which words, and
+what there is to do. Pure.
 
-    conditions = find_conditions(base, by_state, observation)
-    # {"broker 4 is dead": 12:00:10}, with what the observations before have seen
+    dead = of(Condition.DEAD, [4])
+    in_words(dead)               # "broker 4 is dead"
+    when_over(dead, limits)      # "broker 4 is dead, for 15 min (dead_broker_patience): bring ..."
 
-Names are kept in the ledger. Example: broker 4 was missing at 12:00:10 and is missing at 12:00:20:
-its time stays 12:00:10; once it is back its name is gone.
+No wait is without an end. A condition either ends at a time that is known (`ends_at`), or has a
+patience: when it has lasted that long, a run halts, and settling cancels what cannot finish or ends
+with its pending restores listed (`decide.py`).
 """
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime
-from itertools import chain
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
 
-from counterpoise.execution.cancelled_moves import names_of_cancelled
-from counterpoise.execution.observation import (
-    MovesByState,
-    MoveState,
-    Observation,
+from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.run_progress import Activity, Condition
+from counterpoise.model.words import join_names, pluralize, verb
+from counterpoise.units import format_seconds
+
+EXECUTE_AGAIN: Final = "execute the plan again (`counterpoise execute PLAN`)"
+MAX_SUBJECTS: Final = (
+    20  # kept of a condition: a run's row stays small while thousands are affected
 )
-from counterpoise.execution.trouble_at_start import names_at_start, still_in_trouble
-from counterpoise.execution.waits import UNLISTED
-from counterpoise.execution.waits_for_cluster import (
-    name_of_dead,
-    name_of_leader_out_of_sync,
-    name_of_leaderless,
-    name_of_out_of_sync,
-    name_of_unavailable,
-    name_of_unlisted,
-    name_of_unmeasured,
-    name_of_unresponsive,
-)
-from counterpoise.model.plan import Move
-from counterpoise.model.reassignment import changes_replica_set
-from counterpoise.model.run_progress import RunProgress
-
-MAX_PARTITIONS = 20  # of a kind: the row of a run stays small while thousands are in trouble
-_UNFINISHED = (MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED, MoveState.STUCK)
+# Kafka's broker session ends after 9 s by default: a controller is replaced by then.
+UNLISTED_PATIENCE: Final = timedelta(seconds=30)
+# So long a busy broker's metadata is not behind: it was seen to be for 1 s.
+UNTHROTTLED_PATIENCE: Final = timedelta(seconds=5)
+_RESTARTS_IN_A_ROW: Final = 10  # that a run waits out, each as long as its patience allows
 
 
-def find_conditions(
-    base: RunProgress, by_state: MovesByState, observation: Observation
-) -> dict[str, datetime]:
-    """Return the brokers and partitions in trouble, with the time since when."""
-    return since(base, _names(base, by_state, observation), observation.observed_at)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How long a condition may last, its sentence, and what to do when that is over.
 
-
-def since(base: RunProgress, names: Iterable[str], now: datetime) -> dict[str, datetime]:
-    """Return since when each of these lasts: from now on where it is new."""
-    return {name: base.conditions_since.get(name, now) for name in names}
-
-
-def _names(base: RunProgress, by_state: MovesByState, observation: Observation) -> Iterator[str]:
-    yield from map(name_of_dead, sorted(dead_brokers(by_state, observation)))
-    yield from map(name_of_unresponsive, sorted(observation.unresponsive_broker_ids))
-    yield from map(name_of_unmeasured, sorted(observation.unmeasured_broker_ids))
-    unavailable = map(name_of_unavailable, unavailable_since_start(base, observation))
-    yield from _longest_lasting(unavailable, base)
-    unlisted = (name_of_unlisted(str(tp)) for tp in observation.unlisted)
-    yield from _longest_lasting(unlisted, base)
-    moving = by_state[MoveState.MOVING]  # each of these is waited for, or cancelled, for itself
-    not_moving = [*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]]
-    yield from _leaderless(moving, observation)
-    yield from _longest_lasting(_leaderless(not_moving, observation), base)
-    yield from names_out_of_sync(moving, observation)
-    yield from _longest_lasting(names_out_of_sync(not_moving, observation), base)
-    yield from names_of_cancelled(base, by_state, observation)
-    leaders = _leaders_out_of_sync(by_state[MoveState.DONE], observation)
-    yield from _longest_lasting(leaders, base)
-
-
-def _longest_lasting(names: Iterable[str], base: RunProgress) -> list[str]:
-    """Return as many of these names as are kept, those first that were there before."""
-    return sorted(names, key=lambda name: (name not in base.conditions_since, name))[
-        :MAX_PARTITIONS
-    ]
-
-
-def unlisted_since(run_progress: RunProgress) -> dict[str, datetime]:
-    """Return since when partitions have replicas as if they moved, and no list names them."""
-    lasting = run_progress.conditions_since.items()
-    return {name: began_at for name, began_at in lasting if UNLISTED in name}
-
-
-def unavailable_since_start(base: RunProgress, observation: Observation) -> list[str]:
-    """Return the partitions outside the plan that have come to take no writes since it began."""
-    unavailable = set(observation.conditions.unavailable_partitions)
-    return sorted(unavailable - names_at_start(base.unavailable_at_start))
-
-
-def still_unavailable(base: RunProgress, observation: Observation) -> tuple[str, ...]:
-    """Return, of the partitions that took no writes when it began, those that have not since."""
-    unavailable = set(observation.conditions.unavailable_partitions)
-    return still_in_trouble(base.unavailable_at_start, unavailable)
-
-
-def leaderless_moves(moves: Iterable[Move], observation: Observation) -> list[Move]:
-    """Return those of unfinished moves that have no leader to copy from."""
-    leaderless = observation.leaderless
-    if not leaderless:
-        return []
-    return [move for move in moves if move.topic_partition in leaderless and move.adding]
-
-
-def _leaderless(moves: Iterable[Move], observation: Observation) -> Iterator[str]:
-    for move in leaderless_moves(moves, observation):
-        yield name_of_leaderless(str(move.topic_partition))
-
-
-def names_out_of_sync(moves: Iterable[Move], observation: Observation) -> Iterator[str]:
-    """Yield what is kept for each replica that a move keeps, on a live broker and not in sync."""
-    out_of_sync = observation.with_replicas_out_of_sync
-    for move in moves:
-        is_moving = observation.partitions[move.topic_partition].reassignment is not None
-        if not is_moving and move.topic_partition not in out_of_sync:
-            continue
-        for broker_id in kept_out_of_sync(move, observation):
-            yield name_of_out_of_sync(str(move.topic_partition), broker_id)
-
-
-def kept_out_of_sync(move: Move, observation: Observation) -> list[int]:
-    """Return the live brokers whose replica a move keeps and that are not in sync.
-
-    A dead broker is waited for as such: once it is back, its replicas have to catch up.
+    `patience` is a field of the policy. None: it halts at once, ends by itself, or halts nothing.
     """
-    partition = observation.partitions[move.topic_partition]
-    lagging = set(observation.out_of_sync_replicas(move))
-    if (reassignment := partition.reassignment) is not None:
-        lagging = set(reassignment.target) - set(reassignment.adding)
-        lagging -= set(partition.description.isr)
-    return sorted(lagging & observation.live_broker_ids)
+
+    sentence: str
+    to_do: str = "check the brokers of these partitions, then {again}"
+    patience: str | timedelta | None = "dead_broker_patience"
+    over: str = ""  # the sentence once its patience is over, where that is another one
+    is_one: bool = False  # it lasts as one, whichever subjects it is about
+    is_doing: bool = False  # the run is at work, and waits for nothing
+    # Whether people, the calendar or a rolling upgrade are why nothing moves.
+    is_wanted: bool = False
+    # It lasts from one decision to the next; otherwise observations show since when.
+    is_decided: bool = False
 
 
-def _leaders_out_of_sync(done: Iterable[Move], observation: Observation) -> Iterator[str]:
-    out_of_sync = observation.with_replicas_out_of_sync
-    for move in done:
-        if move.topic_partition not in out_of_sync:
-            continue
-        preferred_leader = move.replicas_after[0]
-        isr = observation.partitions[move.topic_partition].description.isr
-        is_live = preferred_leader in observation.live_broker_ids
-        if is_live and preferred_leader not in isr:
-            yield name_of_leader_out_of_sync(str(move.topic_partition), preferred_leader)
+def _change(sentence: str) -> Row:
+    """Return the row of a change that is sent until the next observation shows its effect."""
+    return Row(
+        sentence,
+        "`counterpoise status RUN` shows what the cluster refused; correct the cause, then {again}",
+        is_one=True,
+        is_doing=True,
+        is_decided=True,
+    )
 
 
-def dead_brokers(by_state: MovesByState, observation: Observation) -> set[int]:
-    """Return the brokers that the rest of the plan needs, and that are not live."""
-    states = (*_UNFINISHED, MoveState.DONE)
-    targets = {move.replicas_after for state in states for move in by_state[state]}
-    if observation.live_broker_ids.issuperset(chain.from_iterable(targets)):
-        return set()
-    remaining = [move for state in _UNFINISHED for move in by_state[state]]
-    remaining += [m for m in by_state[MoveState.DONE] if not observation.has_planned_leader(m)]
-    needed = {b for move in remaining for b in _brokers_needed(move, observation)}
-    return needed - observation.live_broker_ids
+def _at_once(sentence: str, to_do: str) -> Row:
+    return Row(sentence, to_do, patience=None)
 
 
-def _brokers_needed(move: Move, observation: Observation) -> tuple[int, ...]:
-    """Return the brokers without which a move cannot end; those that it leaves may be dead.
+_CHECK_BROKERS: Final = "check {them} and the network between here and {them}, then {again}"
+_FIND_OUT_WHO: Final = "find out who, and stop that, then {again}"
+TABLE: Final[Mapping[Condition, Row]] = {
+    # -- people, the calendar, a rolling upgrade
+    Condition.PAUSED: Row(
+        "paused by {detail}",
+        "{again}, and request `counterpoise resume`",
+        "pause_patience",
+        is_wanted=True,
+        is_decided=True,
+    ),
+    Condition.FROZEN: Row(
+        "the cluster is frozen by {detail}",
+        "`counterpoise unfreeze`, then {again}",
+        "pause_patience",
+        is_wanted=True,
+        is_decided=True,
+    ),
+    Condition.OUTSIDE_WINDOWS: Row(
+        "outside the maintenance windows", patience=None, is_wanted=True, is_decided=True
+    ),
+    Condition.DIFFERENT_VERSIONS: Row(
+        "a rolling upgrade seems to be under way: {detail} speak different versions",
+        "end the rolling upgrade, then {again}",
+        "hold_patience",
+        is_one=True,
+        is_wanted=True,
+        is_decided=True,
+    ),
+    # -- brokers
+    Condition.DEAD: Row("{brokers} {is} dead", "bring {them} back and {again}, or make a new plan"),
+    Condition.UNRESPONSIVE: Row("{brokers} {does} not respond", _CHECK_BROKERS),
+    Condition.UNMEASURED: Row(
+        "{brokers} {does} not report {their} log dirs",
+        "no move has ended meanwhile; check {their} disks, then {again}",
+        "hold_patience",
+    ),
+    Condition.UNREPORTED: Row(
+        "{brokers} {does} not report the restored configs",
+        _CHECK_BROKERS,
+        is_one=True,
+        is_decided=True,
+    ),
+    Condition.SLOWED: Row(
+        "producers write faster than the lowered rate, {detail}, lets through at {names}",
+        "raise the rate (`counterpoise rate`, or the policy's daily_rates), then {again}",
+        "pause_patience",
+    ),
+    Condition.CATCHING_UP: Row("{brokers} {was} down, and {has} to catch up", patience=None),
+    # -- partitions
+    Condition.UNAVAILABLE: Row(
+        "{partitions} outside the plan take{s} no writes: {names}",
+        "{they} {is} offline or under min.insync.replicas: check {their} brokers, then {again}",
+    ),
+    Condition.LEADERLESS: Row(
+        "{partitions} of the plan {has} no leader to copy from: {names}",
+        "bring the brokers of {their} replicas back, then {again}",
+    ),
+    Condition.OUT_OF_SYNC: Row(
+        "{replicas} that the plan keeps {is} not in sync: {names}",
+        "check {their} brokers, then {again}",
+    ),
+    Condition.LEADER_OUT_OF_SYNC: Row(
+        "{leaders} {is} not in sync yet: {names}", "check {their} brokers, then {again}"
+    ),
+    Condition.UNLISTED: Row(
+        "{partitions} {has} replicas as if {they} moved, and no list of reassignments names "
+        "{them}: {names}",
+        patience=UNLISTED_PATIENCE,
+    ),
+    Condition.CANCELLED: Row(
+        "{names} seem{s} to have been cancelled by somebody else, or a broker is only behind: "
+        "nothing new is submitted for some seconds",
+        patience=None,
+    ),
+    Condition.SENT_AGAIN: Row("{names} {was} sent again after somebody's cancel", patience=None),
+    # -- moves and calls
+    Condition.COPYING: Row(
+        "copies {partitions}",
+        "a replica that is kept may be out of sync; check the brokers of these partitions, then "
+        "{again}",
+        over="{partitions} {is} moving, and nothing has arrived",
+        is_one=True,
+        is_doing=True,
+    ),
+    Condition.NO_PROGRESS: Row(
+        "no move has come nearer to its end than before, whatever the run waited for",
+        "check the brokers of its partitions (`counterpoise status RUN`), then {again}",
+        is_one=True,
+    ),
+    Condition.UNANSWERED: Row(
+        "{moves} {was} sent, no answer came, and {they} may still be applied: {names}",
+        "restart the broker that does not respond, then {again}; what is still applied is found by "
+        "`counterpoise watch`",
+        is_one=True,
+        is_decided=True,
+    ),
+    Condition.THROTTLING: _change(
+        "sets throttle keys, and the brokers do not show all of them yet"
+    ),
+    Condition.SUBMITTING: _change(
+        "submits moves, and the controller does not list all of them yet"
+    ),
+    Condition.ELECTING: _change("elects leaders, and the brokers do not show all of them yet"),
+    Condition.CANCELLING: _change("cancels moves, and the controller still lists some of them"),
+    Condition.ORDERING: _change(
+        "restores the order of replicas, and the brokers do not show all of it yet"
+    ),
+    Condition.RESTORING: _change("restores throttle keys, and the brokers still show some of ours"),
+    Condition.IN_SYNC_AGAIN: Row(
+        "partitions outside the plan have their replicas in sync again", patience=None
+    ),
+    # -- what halts at once
+    Condition.UNTHROTTLED: Row(
+        "somebody else changes our throttle keys as fast as they are set",
+        _FIND_OUT_WHO,
+        patience=None,
+        is_one=True,
+    ),
+    Condition.THROTTLE_GAP: _at_once(
+        "somebody else changed our throttle keys again, after some had been set a second time",
+        _FIND_OUT_WHO,
+    ),
+    Condition.FOREIGN: _at_once(
+        "somebody else is reassigning {partitions}: {names}", "wait for the end, then {again}"
+    ),
+    Condition.DRIFTED: _at_once(
+        "somebody else moved {partitions} of the plan: {names}", "make a new plan"
+    ),
+    Condition.CANCELLED_AGAIN: _at_once(
+        "somebody else cancelled {names} again, after {they} had been sent a second time "
+        "(`kafka-reassign-partitions.sh --cancel`, say, or an emergency stop)",
+        f"{_FIND_OUT_WHO}, or leave it as it is",
+    ),
+    Condition.FULL_LOG_DIR: _at_once(
+        "a log dir is past its limit: {detail}",
+        "free space there, then {again}, or make a new plan",
+    ),
+    Condition.STALLED: _at_once("{detail}", "{again}"),
+    Condition.ISR_LOSS: _at_once(
+        "even at {detail}, partitions outside the plan lose in-sync replicas: {names}",
+        "when the cluster has less load, {again}",
+    ),
+    Condition.BELOW_MIN_ISR: _at_once(
+        "{partitions} would have fewer replicas than min.insync.replicas: {names}",
+        "lower min.insync.replicas of the topics first, or make a new plan",
+    ),
+    Condition.NOT_ELECTED: _at_once(
+        "{leaders} could not be elected in {detail}: {names}",
+        "read the controller's log, then {again}",
+    ),
+}
+# Of one change after another, without a wait.
+CHANGES: Final = frozenset(c for c, row in TABLE.items() if row.is_decided and row.is_doing)
 
-    Where a replica is added or removed, every target replica has to be in sync in the end. A new
-    order alone is taken at once, and only its preferred leader has to be live.
+
+def of(
+    condition: Condition,
+    subjects: Iterable[object] = (),
+    *,
+    detail: str = "",
+    ends_at: datetime | None = None,
+) -> Activity:
+    """Return what a run does or waits for, about these brokers, partitions or replicas."""
+    names = tuple(map(str, subjects))
+    return Activity(condition, names, len(names), detail, ends_at)
+
+
+def replica(partition: object, broker_id: int) -> str:
+    """Return the subject of a condition of one replica."""
+    return f"{partition} on broker {broker_id}"
+
+
+def kept_subjects(activity: Activity) -> tuple[str, ...]:
+    """Return what the ledger keeps since when: one of them that lasts too long is enough."""
+    row = TABLE[activity.condition]
+    if row.patience is None:
+        return ()
+    return ("",) if row.is_one else activity.subjects
+
+
+def patience_of(condition: Condition, limits: MovementPolicy) -> timedelta | None:
+    """Return how long it may last before the run halts; None where it halts none, or at once.
+
+    Without progress that is the longest of all; a rolling restart of several brokers takes a while
+    as well.
     """
-    if changes_replica_set(move) and observation.state_of(move) is not MoveState.DONE:
-        return move.replicas_after
-    return move.replicas_after[:1]
+    if condition is Condition.NO_PROGRESS:
+        several_restarts = _RESTARTS_IN_A_ROW * limits.dead_broker_patience
+        return max(several_restarts, limits.hold_patience, limits.pause_patience)
+    patience = TABLE[condition].patience
+    return getattr(limits, patience) if isinstance(patience, str) else patience
+
+
+def in_words(activity: Activity) -> str:
+    """Return the sentence, without its full stop."""
+    return _filled(TABLE[activity.condition].sentence, activity)
+
+
+def when_over(activity: Activity, limits: MovementPolicy) -> str:
+    """Return what happened, where, and what to do: why a run halts."""
+    row = TABLE[activity.condition]
+    sentence = _filled(row.over or row.sentence, activity)
+    to_do = _filled(row.to_do, activity)
+    patience = patience_of(activity.condition, limits)
+    if patience is None:
+        return f"{sentence}; {to_do}"
+    field = f" ({row.patience})" if activity.condition is not Condition.NO_PROGRESS else ""
+    return f"{sentence}, for {format_seconds(patience.total_seconds())}{field}: {to_do}"
+
+
+def _filled(template: str, activity: Activity) -> str:
+    count, names = activity.count, join_names(activity.subjects, activity.count)
+    return template.format(
+        brokers=f"{verb(count, 'broker', 'brokers')} {names}",
+        partitions=pluralize(count, "partition"),
+        replicas=pluralize(count, "replica"),
+        leaders=pluralize(count, "preferred leader"),
+        moves=pluralize(count, "move"),
+        names=names,
+        detail=activity.detail,
+        again=EXECUTE_AGAIN,
+        **dict(zip(_FORMS, (forms[count != 1] for forms in _FORMS.values()), strict=True)),
+    )
+
+
+_FORMS: Final = {
+    "is": ("is", "are"),
+    "was": ("was", "were"),
+    "has": ("has", "have"),
+    "does": ("does", "do"),
+    "s": ("s", ""),
+    "they": ("it", "they"),
+    "them": ("it", "them"),
+    "their": ("its", "their"),
+}

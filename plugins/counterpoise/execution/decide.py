@@ -9,18 +9,26 @@ The first of these that there is something to do for is the next command:
         submit, elect
     settling: cancel, set and take back throttles, wait, restore order, restore, finish
 
-A gap in the throttles that a cancel did not end is closed before the next cancel.
+A gap in the throttles that a cancel did not end is closed before the next cancel. What a run can
+wait out is waited out first: `conditions.py` says for how long, and in which words.
 
 What is sent is always the difference between the plan and the cluster, so that running it again is
 harmless.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
+from counterpoise.execution.back_off import HALT_AFTER, LOWEST_RATE, lost_partitions
 from counterpoise.execution.batching import brokers_to_wait_for, next_batch
-from counterpoise.execution.cancelled_moves import cancelled_moves
-from counterpoise.execution.cancelling import cancel_moves, cancel_stuck, next_cancel
+from counterpoise.execution.cancelled_moves import cancelled_again, cancelled_moves
+from counterpoise.execution.cancelling import (
+    brokers_filled_by,
+    cancel_moves,
+    cancel_stuck,
+    next_cancel,
+)
 from counterpoise.execution.commands import (
     Cancel,
     CancelLate,
@@ -34,63 +42,68 @@ from counterpoise.execution.commands import (
     Throttle,
     Wait,
 )
-from counterpoise.execution.decision_inputs import QUIET_SECONDS, DecisionInputs
-from counterpoise.execution.halting import (
-    reason_to_halt,
-    reason_to_hold,
-    reason_to_pause,
+from counterpoise.execution.conditions import (
+    CHANGES,
+    UNTHROTTLED_PATIENCE,
+    of,
+    replica,
+    when_over,
 )
+from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import MoveState
+from counterpoise.execution.stalls import slowed_links, stall_to_halt_for
 from counterpoise.execution.throttling.next_change import throttle_command, with_listed_first
 from counterpoise.execution.throttling.restore import restore_all_keys
-from counterpoise.execution.waits import (
-    EXECUTE_AGAIN,
-    Moving,
-    UnknownOutcomes,
-    WaitReason,
-    WithoutEffect,
+from counterpoise.execution.troubles import (
+    different_versions,
+    leaderless_moves,
+    unavailable_since_start,
 )
-from counterpoise.execution.waits_for_cluster import (
-    CancelledByOthers,
-    LeadersOutOfSync,
-    OutOfSyncReplicas,
-    UnmeasuredBrokers,
-    UnresponsiveBrokers,
-)
+from counterpoise.model.calendar import opens_at
 from counterpoise.model.plan import Move
 from counterpoise.model.reassignment import is_one_reassignment
+from counterpoise.model.run_progress import Activity, Condition
 from counterpoise.model.words import join_names, pluralize
+from counterpoise.units import format_rate
 
 MAX_ELECTION_ATTEMPTS: Final = 10
 MAX_ELECTIONS_PER_CALL: Final = 100
-# What each change does, for the case that it has no effect, however often it is sent.
-_CHANGES: Final[Mapping[type[Command], str]] = {
-    Throttle: "setting throttle keys",
-    Submit: "submitting moves",
-    Elect: "electing leaders",
-    Cancel: "cancelling moves",
-    CancelLate: "cancelling moves of earlier runs",
-    RestoreOrder: "restoring the replica order",
-    Restore: "restoring throttle keys",
-}
+_MAX_THROTTLE_GAPS: Final = 1  # keys that somebody else removed are set again once
+# With something in flight. Setting keys takes one observation, reading them back another.
+_MAX_UNTHROTTLED_OBSERVATIONS: Final = 5
 
 
 def next_command(inputs: DecisionInputs) -> Command:
     """Return the next thing to do for a run that may move; a wait that is over halts it."""
     command = _next_command(inputs)
-    reason = reason_to_wait(command)
-    if reason is not None and inputs.is_over(reason):
-        return Halt(reason.when_over(inputs.limits))
+    activity = activity_of(command)
+    if activity is not None and inputs.is_over(activity):
+        return Halt(when_over(activity, inputs.limits))
     return command
 
 
-def reason_to_wait(command: Command) -> WaitReason | None:
-    """Return what a command waits for: a change waits for its effect."""
-    if isinstance(command, Wait):
-        return command.reason
-    what = _CHANGES.get(type(command))
-    cancels = isinstance(command, Cancel | CancelLate)
-    return WithoutEffect(what, cancels=cancels) if what else None
+def activity_of(command: Command) -> Activity | None:
+    """Return what a run does or waits for until the next observation; a change waits for its
+    effect.
+    """
+    match command:
+        case Wait(activity):
+            return activity
+        case Throttle():
+            return of(Condition.THROTTLING)
+        case Submit(moves):
+            return of(Condition.SUBMITTING, _names(moves))
+        case Elect(moves):
+            return of(Condition.ELECTING, _names(moves))
+        case Cancel(moves):
+            return of(Condition.CANCELLING, _names(moves))
+        case CancelLate(reassignments):
+            return of(Condition.CANCELLING, reassignments)
+        case RestoreOrder(moves):
+            return of(Condition.ORDERING, _names(moves))
+        case Restore():
+            return of(Condition.RESTORING)
+    return None
 
 
 def _next_command(inputs: DecisionInputs) -> Command:
@@ -109,18 +122,159 @@ def _next_command(inputs: DecisionInputs) -> Command:
     if command := throttle_command(inputs, in_flight, batch, remaining, is_held=bool(hold)):
         return command
     if hold:
-        return Wait(hold, moving=len(inputs.moving))
+        return Wait(hold)
     if batch:
         return Submit(batch, cancelled_moves(inputs.run_progress, batch))
     return _wait_for_moves(inputs) or _next_election(inputs)
 
 
-def _may_anything_copy(inputs: DecisionInputs, seem_cancelled: CancelledByOthers) -> bool:
+# -- why a run starts nothing new: it halts, people or the calendar say so, or something has to pass
+
+
+def reason_to_halt(inputs: DecisionInputs) -> Halt | None:
+    """Return the first reason to start nothing new; None when there is none."""
+    if cancel := inputs.observation.active_requests.cancelled:
+        return Halt(str(cancel), cancels=True)
+    return (
+        _foreign_changes(inputs)
+        or _lasting_trouble(inputs)
+        or _full_log_dirs(inputs)
+        or stall_to_halt_for(inputs)
+        or _isr_loss(inputs)
+        or _below_min_isr(inputs)
+    )
+
+
+def reason_to_pause(inputs: DecisionInputs) -> Activity | None:
+    """Return why people or the calendar want nothing new for now; None when they do not."""
+    requests = inputs.observation.active_requests
+    if frozen := requests.frozen:
+        by = f"{frozen.person.shown}: {frozen.why}"
+        return of(Condition.FROZEN, [frozen.at.isoformat()], detail=by, ends_at=frozen.until)
+    if paused := requests.paused:
+        by = f"{paused.person.shown}: {paused.why}"
+        return of(Condition.PAUSED, [paused.at.isoformat()], detail=by)
+    if opens := opens_at(inputs.limits, inputs.observation.observed_at):
+        return of(Condition.OUTSIDE_WINDOWS, ends_at=opens)
+    return None
+
+
+def reason_to_hold(inputs: DecisionInputs) -> Activity | None:
+    """Return what has to pass before anything new is submitted; None when nothing has to."""
+    return different_versions(inputs.observation) or next(_troubles(inputs), None)
+
+
+def _troubles(inputs: DecisionInputs) -> Iterator[Activity]:
+    """Yield the troubles of brokers and partitions that hold a run for a while, then halt it."""
+    observation = inputs.observation
+    if dead := inputs.dead_broker_ids:
+        yield of(Condition.DEAD, dead)
+    if unavailable := unavailable_since_start(inputs.run_progress, observation):
+        yield of(Condition.UNAVAILABLE, unavailable)
+    unfinished = inputs.moves_in(MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED)
+    if leaderless := leaderless_moves(unfinished, observation):
+        yield of(Condition.LEADERLESS, _names(leaderless))
+
+
+def _lasting_trouble(inputs: DecisionInputs) -> Halt | None:
+    """Return the end of a run for a trouble that has lasted for longer than its patience."""
+    for trouble in (*_troubles(inputs), slowed_links(inputs), of(Condition.NO_PROGRESS)):
+        if names := inputs.subjects_over(trouble):
+            over = replace(trouble, subjects=names, count=len(names))
+            return Halt(when_over(over, inputs.limits))
+    return None
+
+
+def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
+    conditions = inputs.observation.conditions
+    in_plan = [move.topic_partition for move in inputs.by_state[MoveState.FOREIGN]]
+    of_others = [tp for tp in in_plan if tp not in conditions.late_reassignments]
+    foreign = [str(tp) for tp in (*of_others, *conditions.foreign_reassignments)]
+    # A run that is paused begins nothing beside them: what they move may have arrived by its end.
+    if foreign and not reason_to_pause(inputs):
+        return _halt(inputs, of(Condition.FOREIGN, foreign))
+    if drifted := inputs.by_state[MoveState.DRIFTED]:
+        return _halt(inputs, of(Condition.DRIFTED, _names(drifted)))
+    if again := cancelled_again(inputs.run_progress):
+        return _halt(inputs, of(Condition.CANCELLED_AGAIN, again))
+    if inputs.run_progress.throttle_gaps > _MAX_THROTTLE_GAPS:
+        return _halt(inputs, of(Condition.THROTTLE_GAP), cancels=True)
+    if _lacks_its_throttle(inputs):
+        return _halt(inputs, of(Condition.UNTHROTTLED), cancels=True)
+    return None
+
+
+def _halt(inputs: DecisionInputs, reason: Activity, *, cancels: bool = False) -> Halt:
+    return Halt(when_over(reason, inputs.limits), cancels=cancels)
+
+
+def _lacks_its_throttle(inputs: DecisionInputs) -> bool:
+    """Return whether copies go on without their throttle however often it is set."""
+    progress = inputs.run_progress
+    began_at = progress.since(Condition.UNTHROTTLED) or progress.observed_at
+    is_long = progress.observed_at - began_at >= UNTHROTTLED_PATIENCE
+    return is_long and progress.unthrottled_observations > _MAX_UNTHROTTLED_OBSERVATIONS
+
+
+def _full_log_dirs(inputs: DecisionInputs) -> Halt | None:
+    full_log_dirs = inputs.observation.conditions.full_log_dirs
+    full = {
+        broker_id
+        for move in (inputs.moves_in(MoveState.MOVING, MoveState.PENDING) if full_log_dirs else ())
+        for broker_id in brokers_filled_by(move, inputs.observation)
+    }
+    if not full:
+        return None
+    names = ", ".join(full_log_dirs[broker_id] for broker_id in sorted(full))
+    return _halt(inputs, of(Condition.FULL_LOG_DIR, detail=names))
+
+
+def _isr_loss(inputs: DecisionInputs) -> Halt | None:
+    observation, run_progress = inputs.observation, inputs.run_progress
+    rate = run_progress.rate_bytes_per_second
+    loss_since = run_progress.isr_loss_changed_at if run_progress.has_isr_loss else None
+    if not loss_since or rate > LOWEST_RATE:
+        return None
+    if observation.observed_at - loss_since < HALT_AFTER:
+        return None
+    names = lost_partitions(
+        run_progress,
+        observation,
+        inputs.moving,
+        run_progress.conditions.get(Condition.CATCHING_UP, {}),
+        inputs.limits.dead_broker_patience,
+    )
+    if not names:  # for a moment: the loss is not over yet
+        return None
+    return _halt(inputs, of(Condition.ISR_LOSS, names, detail=format_rate(rate)))
+
+
+def _below_min_isr(inputs: DecisionInputs) -> Halt | None:
+    min_insync_replicas = inputs.observation.min_insync_replicas
+    if not min_insync_replicas:
+        return None
+
+    def falls_below_min_isr(move: Move) -> bool:
+        min_isr = min_insync_replicas.get(move.topic, 0)
+        return len(move.replicas_after) < min(min_isr, len(move.replicas_before))
+
+    names = [
+        f"{move.topic_partition} (to {pluralize(len(move.replicas_after), 'replica')})"
+        for move in inputs.pending
+        if falls_below_min_isr(move)
+    ]
+    return _halt(inputs, of(Condition.BELOW_MIN_ISR, names)) if names else None
+
+
+# -- what comes next where nothing speaks against it
+
+
+def _may_anything_copy(inputs: DecisionInputs, seem_cancelled: Activity) -> bool:
     """Return whether anything is in flight, or may be, beside the moves that seem cancelled: these
     were seen in flight.
     """
     in_flight = {str(move.topic_partition) for move in (*inputs.moving, *inputs.may_be_in_flight)}
-    return not in_flight.issubset(seem_cancelled.partitions)
+    return not in_flight.issubset(seem_cancelled.subjects)
 
 
 def _gap_before_a_cancel(
@@ -162,8 +316,9 @@ def settle_command(inputs: DecisionInputs) -> Command:
     done within its patience is left: listed, and looked after by the watch.
     """
     command = _settle_command(inputs)
-    reason = reason_to_wait(command)
-    is_without_effect = isinstance(reason, WithoutEffect) and inputs.is_over(reason)
+    activity = activity_of(command)
+    is_change = activity is not None and activity.condition in CHANGES
+    is_without_effect = activity is not None and is_change and inputs.is_over(activity)
     return _give_up(inputs) if is_without_effect else command
 
 
@@ -175,18 +330,18 @@ def _settle_command(inputs: DecisionInputs) -> Command:
     if in_flight and (command := throttle_command(inputs, in_flight)):
         return command
     if moving:
-        return Wait(Moving(len(moving), settles=True))
+        return Wait(of(Condition.COPYING, _names(moving)))
     if inputs.not_shown_yet:
-        return Wait(WithoutEffect(_CHANGES[Submit]))
+        return Wait(of(Condition.SUBMITTING, _names(inputs.not_shown_yet)))
     if cancelled := _own_cancelled(inputs):
         return RestoreOrder(tuple(cancelled[: inputs.max_partitions_per_call]))
-    unanswered = UnknownOutcomes(len(unknown_outcomes), QUIET_SECONDS)
+    unanswered = of(Condition.UNANSWERED, _names(unknown_outcomes))
     if unknown_outcomes and not inputs.is_over(unanswered):
         return Wait(unanswered)
     command = restore_all_keys(inputs)
     may_not_show_yet = map(inputs.observation.cancel_may_not_show_yet, inputs.plan.moves)
     if isinstance(command, Finish) and any(may_not_show_yet):
-        return Wait(WithoutEffect(_CHANGES[Cancel], cancels=True))
+        return Wait(of(Condition.CANCELLING))
     return command
 
 
@@ -221,37 +376,36 @@ def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
     if not pending:
         return None
     if inputs.not_shown_yet:
-        return Wait(WithoutEffect(_CHANGES[Submit]), is_brief=True)
+        return Wait(of(Condition.SUBMITTING, _names(inputs.not_shown_yet)), is_brief=True)
     if inputs.seem_cancelled:
         return Wait(inputs.seem_cancelled, is_brief=True)
     out_of_sync = [
-        (str(move.topic_partition), broker_ids)
+        replica(move.topic_partition, broker_id)
         for move in pending
-        if (broker_ids := observation.out_of_sync_replicas(move))
+        for broker_id in observation.out_of_sync_replicas(move)
     ]
     if out_of_sync:
-        return Wait(OutOfSyncReplicas(tuple(out_of_sync)))
+        return Wait(of(Condition.OUT_OF_SYNC, out_of_sync))
     unresponsive = {b for move in pending for b in brokers_to_wait_for(move, observation)}
     if unresponsive:
-        return Wait(UnresponsiveBrokers(tuple(sorted(unresponsive)), len(pending)))
-    return Wait(UnknownOutcomes(len(inputs.unknown_outcomes), QUIET_SECONDS))
+        return Wait(of(Condition.UNRESPONSIVE, sorted(unresponsive)))
+    return Wait(of(Condition.UNANSWERED, _names(inputs.unknown_outcomes)))
 
 
-def _reason_of_moving(inputs: DecisionInputs) -> WaitReason:
+def _reason_of_moving(inputs: DecisionInputs) -> Activity:
     """Return what the moves in flight wait for: their copies, or brokers that all of them need."""
     observation, moving = inputs.observation, inputs.moving
     needed = [{*move.replicas_after, *observation.copying_brokers(move)} for move in moving]
     unresponsive = [brokers & observation.unresponsive_broker_ids for brokers in needed]
     if all(unresponsive):
-        broker_ids = tuple(sorted(set().union(*unresponsive)))
-        return UnresponsiveBrokers(broker_ids, len(moving))
+        return of(Condition.UNRESPONSIVE, sorted(set().union(*unresponsive)))
     unmeasured = [
         observation.unmeasured_broker_ids.intersection(observation.copying_brokers(move))
         for move in moving
     ]
     if all(unmeasured):
-        return UnmeasuredBrokers(tuple(sorted(set().union(*unmeasured))))
-    return Moving(len(moving))
+        return of(Condition.UNMEASURED, sorted(set().union(*unmeasured)))
+    return of(Condition.COPYING, _names(moving))
 
 
 def _next_election(inputs: DecisionInputs) -> Command:
@@ -265,12 +419,11 @@ def _next_election(inputs: DecisionInputs) -> Command:
         move for move in to_elect if attempts.get(move.topic_partition, 0) >= MAX_ELECTION_ATTEMPTS
     ]
     if given_up:
-        names = [f"{m.topic_partition} (to broker {m.replicas_after[0]})" for m in given_up]
-        return Halt(
-            f"{pluralize(len(given_up), 'preferred leader')} could not be elected in "
-            f"{MAX_ELECTION_ATTEMPTS} attempts: {join_names(names)}; read the controller's log, "
-            f"then {EXECUTE_AGAIN}"
+        names = [replica(move.topic_partition, move.replicas_after[0]) for move in given_up]
+        in_vain = of(
+            Condition.NOT_ELECTED, names, detail=pluralize(MAX_ELECTION_ATTEMPTS, "attempt")
         )
+        return _halt(inputs, in_vain)
 
     def is_electable(move: Move) -> bool:
         isr = observation.partitions[move.topic_partition].description.isr
@@ -278,13 +431,13 @@ def _next_election(inputs: DecisionInputs) -> Command:
 
     electable = tuple(move for move in to_elect if is_electable(move))
     if not electable:
-        leaders = [(str(move.topic_partition), move.replicas_after[0]) for move in to_elect]
-        return Wait(LeadersOutOfSync(tuple(leaders)))
+        leaders = [replica(move.topic_partition, move.replicas_after[0]) for move in to_elect]
+        return Wait(of(Condition.LEADER_OUT_OF_SYNC, leaders))
     elected_now = electable[:MAX_ELECTIONS_PER_CALL]
     # Metadata may be a second behind: what was tried twice is tried again no sooner than that.
     were_tried = any(move.topic_partition in attempts for move in elected_now)
     return Elect(elected_now, is_last=len(electable) <= MAX_ELECTIONS_PER_CALL and not were_tried)
 
 
-def _names(moves: Sequence[Move]) -> list[str]:
+def _names(moves: Iterable[Move]) -> list[str]:
     return [str(move.topic_partition) for move in moves]

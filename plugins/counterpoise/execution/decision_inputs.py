@@ -4,53 +4,44 @@ inputs.pending, inputs.moving        # the plan's moves, by their state in the o
 inputs.missing_changes(throttles)    # (): these throttles are in force
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from typing import Final
 
 from counterpoise.execution.cancelled_moves import seem_cancelled
-from counterpoise.execution.conditions import dead_brokers
+from counterpoise.execution.conditions import CHANGES, TABLE, kept_subjects, patience_of
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.execution.throttling.targets import (
     WantedThrottles,
     missing_changes,
     wanted_throttles,
 )
-from counterpoise.execution.waits import (
-    CANCELS_SENT,
-    DECIDED,
-    NO_EFFECT,
-    NO_RUN_PROGRESS,
-    WaitReason,
-    WithoutEffect,
-    is_wanted,
-)
-from counterpoise.execution.waits_for_cluster import (
-    IN_SYNC_AGAIN,
-    CancelledByOthers,
-    is_catching_up,
-)
+from counterpoise.execution.troubles import dead_brokers
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
 from counterpoise.model.run import TouchedKey
-from counterpoise.model.run_progress import RunProgress
+from counterpoise.model.run_progress import Activity, Condition, Conditions, RunProgress
 
 # A call without an answer may be applied when a frozen broker wakes. Kafka's broker session ends
 # after 9 s by default.
 QUIET_SECONDS: Final = 30.0
 _TO_COME: Final = (MoveState.PENDING, MoveState.CANCELLED)
-# Of one change after another, without a wait.
-_OF_CHANGES: Final = (f"{DECIDED}{NO_EFFECT}", CANCELS_SENT)
+_KEPT_IN_WANTED_WAITS: Final = {
+    *(condition for condition, row in TABLE.items() if row.is_wanted),
+    Condition.IN_SYNC_AGAIN,
+    Condition.CANCELLED,
+    Condition.CANCELLED_AGAIN,
+    Condition.SENT_AGAIN,
+}
 
 
-def without_changes(lasting: Mapping[str, datetime]) -> dict[str, datetime]:
+def without_changes(lasting: Conditions) -> Conditions:
     """Return what lasts, without since when changes have no effect."""
-    return {name: at for name, at in lasting.items() if name not in _OF_CHANGES}
+    return {c: subjects for c, subjects in lasting.items() if c not in CHANGES}
 
 
 @dataclass(frozen=True)
@@ -71,41 +62,41 @@ class DecisionInputs:
         vars(inputs)["observation"] = self.observation.with_touched_keys(touched_keys)
         return inputs
 
-    def is_over(self, reason: WaitReason) -> bool:
-        """Return whether a reason to wait has lasted for longer than its patience."""
-        return bool(self.names_over(reason))
+    def is_over(self, activity: Activity) -> bool:
+        """Return whether what a run waits for has lasted for longer than its patience."""
+        return bool(self.subjects_over(activity))
 
-    def names_over(self, reason: WaitReason) -> tuple[str, ...]:
-        """Return which of the reason's names have lasted for longer than its patience."""
-        patience = reason.patience(self.limits)
-        if patience is None:
+    def subjects_over(self, activity: Activity) -> tuple[str, ...]:
+        """Return the brokers or partitions of which it has."""
+        patience = patience_of(activity.condition, self.limits)
+        if patience is None or activity.ends_at is not None:
             return ()
-        lasting, now = self.run_progress.conditions_since, self.observation.observed_at
-        names = [name for name in reason.kept_names if name in lasting]
-        return tuple(name for name in names if now - lasting[name] >= patience)
+        lasting = self.run_progress.conditions.get(activity.condition, {})
+        names, now = kept_subjects(activity), self.observation.observed_at
+        return tuple(name for name in names if name in lasting and now - lasting[name] >= patience)
 
-    def conditions_after(self, reason: WaitReason | None) -> dict[str, datetime]:
-        """Return what the ledger keeps after a decision to wait for this reason.
+    def conditions_after(self, activity: Activity | None) -> Conditions:
+        """Return what the ledger keeps after the decision to do this, or to wait for it.
 
-        As long as the run makes no progress, other reasons go on lasting: a run that waits for one
-        thing and another in turn has an end, too. While somebody wants it to wait, and nothing is
-        in flight, it need not make any, and needs no broker: only what is wanted goes on lasting,
-        and the calm of the back-off; the time that brokers have to catch up begins anew.
+        As long as the run makes no progress, other conditions go on lasting: a run that waits for
+        one thing and another in turn has an end, too. While somebody wants it to wait, and nothing
+        is in flight, it need not make any, and needs no broker: only what is wanted goes on
+        lasting, and the calm of the back-off; the time that brokers have to catch up begins anew.
         """
-        lasting, now = self.run_progress.conditions_since, self.observation.observed_at
-        kept = without_changes(lasting)
-        if NO_RUN_PROGRESS not in lasting:
-            kept = {name: at for name, at in kept.items() if not name.startswith(DECIDED)}
-        if reason is None:
+        now, kept = self.observation.observed_at, self.run_progress.conditions
+        if activity is None:
+            return without_changes(kept)
+        if activity.condition not in CHANGES:
+            kept = without_changes(kept)
+        if TABLE[activity.condition].is_wanted and not self.moving:
+            catching_up = kept.get(Condition.CATCHING_UP, {})
+            kept = {c: subjects for c, subjects in kept.items() if c in _KEPT_IN_WANTED_WAITS}
+            kept |= {Condition.CATCHING_UP: dict.fromkeys(catching_up, now)} if catching_up else {}
+        if not (subjects := kept_subjects(activity)):
             return kept
-        if isinstance(reason, WithoutEffect):  # of cancels, and of what is sent between them
-            kept |= {name: lasting[name] for name in _OF_CHANGES if name in lasting}
-        if reason.is_wanted and not self.moving:
-            catching_up = dict.fromkeys(filter(is_catching_up, kept), now)
-            kept = catching_up | {
-                name: at for name, at in kept.items() if is_wanted(name) or name == IN_SYNC_AGAIN
-            }
-        return kept | {name: lasting.get(name, now) for name in reason.kept_names}
+        lasting = self.run_progress.conditions.get(activity.condition, {})
+        since = {subject: lasting.get(subject, now) for subject in subjects}
+        return {**kept, activity.condition: {**kept.get(activity.condition, {}), **since}}
 
     @property
     def moving(self) -> Sequence[Move]:
@@ -136,7 +127,7 @@ class DecisionInputs:
         return tuple(sorted(dead_brokers(self.by_state, self.observation)))
 
     @cached_property
-    def seem_cancelled(self) -> CancelledByOthers | None:
+    def seem_cancelled(self) -> Activity | None:
         """Return which moves seem to be cancelled by somebody else, or a broker is only behind:
         nothing new is submitted meanwhile.
         """

@@ -30,13 +30,23 @@ from counterpoise.execution.command_executor import (
     CommandExecutor,
 )
 from counterpoise.execution.commands import Command, Finish, Halt, MarkRestored, Wait
-from counterpoise.execution.decide import next_command, reason_to_wait, settle_command
+from counterpoise.execution.conditions import (
+    MAX_SUBJECTS,
+    TABLE,
+    in_words,
+    kept_subjects,
+    of,
+    patience_of,
+    when_over,
+)
+from counterpoise.execution.decide import activity_of, next_command, settle_command
 from counterpoise.execution.decision_inputs import (
     QUIET_SECONDS,
     DecisionInputs,
     without_changes,
 )
-from counterpoise.execution.halting import back_off_text, end_state, unreadable_text
+from counterpoise.execution.ending import end_state
+from counterpoise.execution.events import back_off_text, unreadable_text
 from counterpoise.execution.observation import MoveState, Observation, moves_by_state
 from counterpoise.execution.observe import ObservationScope, observe
 from counterpoise.execution.options import ExecutionOptions
@@ -52,11 +62,10 @@ from counterpoise.execution.throttling.read_back import (
     throttled_brokers,
 )
 from counterpoise.execution.throttling.targets import throttles_of_plan
-from counterpoise.execution.waits_for_cluster import UnreportedConfigs
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.plan import collecting_no_garbage
 from counterpoise.model.run import UNDER_WAY_STATES, LateCall, Run, RunState
-from counterpoise.model.run_progress import RunProgress
+from counterpoise.model.run_progress import Activity, Condition, Conditions, RunProgress
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
@@ -152,8 +161,8 @@ class Driver:
                     step.check()  # nothing is sent after the deadline of a step that was lost
                     raise
                 raise self._halt(Halt(str(error)), inputs, step) from error
-            reason = reason_to_wait(command)
-            is_wanted = reason is not None and reason.is_wanted
+            activity = activity_of(command)
+            is_wanted = activity is not None and TABLE[activity.condition].is_wanted
             if ends_soon(inputs.run_progress) and not is_wanted:
                 return min(wait_seconds, OBSERVE_SOON_SECONDS)
             return wait_seconds
@@ -211,8 +220,8 @@ class Driver:
         with step.together():
             step.change_state(RunState.SETTLING)
             if progress is not None:
-                conditions = without_changes(progress.conditions_since)
-                step.update_progress(replace(progress, conditions_since=conditions))
+                conditions = without_changes(progress.conditions)
+                step.update_progress(replace(progress, conditions=conditions))
 
     def check_cluster(self) -> None:
         """Raise WrongClusterError when another cluster answers than the plan is for."""
@@ -321,14 +330,16 @@ class Driver:
     ) -> None:
         """Keep the progress in the ledger, and record a changed back-off and new stalls."""
         run_progress = inputs.run_progress
-        waits_for = command.in_words if isinstance(command, Wait) else ""
+        activity, conditions = self._activity(command, inputs)
+        is_at_work = activity is not None and TABLE[activity.condition].is_doing
         cancels = isinstance(command, Halt) and command.cancels
         is_cancelled = inputs.observation.active_requests.cancelled is not None
         step.update_progress(
             replace(
                 run_progress,
-                waits_for=command.reason if isinstance(command, Halt) else waits_for,
-                conditions_since=inputs.conditions_after(reason_to_wait(command)),
+                activity=activity,
+                conditions=conditions,
+                seconds_left=run_progress.seconds_left if is_at_work else None,
                 is_cancelling=run_progress.is_cancelling or cancels or is_cancelled,
             )
         )
@@ -338,6 +349,26 @@ class Driver:
             self._executor.record_event("brake", back_off_text(previous, run_progress), step)
         if new_stalls := new_stalls_text(previous, inputs):
             self._executor.record_event("stall", new_stalls, step)
+
+    def _activity(
+        self, command: Command, inputs: DecisionInputs
+    ) -> tuple[Activity | None, Conditions]:
+        """Return what the run does now, since when, and what the ledger keeps of conditions."""
+        activity, before = activity_of(command), inputs.run_progress.activity
+        conditions = inputs.conditions_after(activity)
+        if activity is None:
+            return None, conditions
+        condition, limits = activity.condition, self._options.limits
+        lasting = conditions.get(condition, {})
+        since = [lasting[name] for name in kept_subjects(activity) if name in lasting]
+        began_at = min(since, default=inputs.observation.observed_at)
+        patience = None if activity.ends_at else patience_of(condition, limits)
+        halts_at = began_at + patience if patience and not TABLE[condition].is_doing else None
+        if before is not None and before.condition is condition and before.since:
+            began_at = min(began_at, before.since)
+        subjects = activity.subjects[:MAX_SUBJECTS]
+        told = replace(activity, subjects=subjects, since=began_at, halts_at=halts_at)
+        return told, conditions
 
     # -- acting
 
@@ -378,13 +409,15 @@ class Driver:
         concerned = throttled_brokers(*self._plan.moves) & responding
         stale = brokers_that_disagree(self._admin, observation, concerned)
         if stale and not finish.gave_up:
-            behind = UnreportedConfigs(stale)
+            behind = of(Condition.UNREPORTED, stale)
             if not inputs.is_over(behind):
-                self._log(behind.in_words)
-                conditions = inputs.conditions_after(behind)
-                step.update_progress(replace(inputs.run_progress, conditions_since=conditions))
+                self._log(in_words(behind))
+                activity, conditions = self._activity(Wait(behind), inputs)
+                step.update_progress(
+                    replace(inputs.run_progress, activity=activity, conditions=conditions)
+                )
                 return READ_BACK_SECONDS
-            finish = replace(finish, gave_up=behind.when_over(self._options.limits))
+            finish = replace(finish, gave_up=when_over(behind, self._options.limits))
         pending = self._journal.pending_restores()
         run, last_end = self._run(), self._executor.last_end()
         cancel = observation.active_requests.cancelled  # the executor may have died before it

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from counterpoise.execution.conditions import MAX_PARTITIONS, unlisted_since
+from counterpoise.execution.conditions import MAX_SUBJECTS, UNLISTED_PATIENCE
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.observed_cluster import ClusterConditions
 from counterpoise.execution.partition_reads import (
@@ -24,8 +24,6 @@ from counterpoise.execution.partition_reads import (
 )
 from counterpoise.execution.readings import read_log_dirs, read_versions
 from counterpoise.execution.throttling.targets import Configs, broker_resource
-from counterpoise.execution.waits import UNLISTED_PATIENCE
-from counterpoise.execution.waits_for_cluster import name_of_unlisted
 from counterpoise.kafka_admin.combined_reads import read_throttle_keys
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests, find_active_requests
@@ -38,7 +36,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment import reassignment_targets
 from counterpoise.model.run import Submission
-from counterpoise.model.run_progress import RunProgress, VersionReading
+from counterpoise.model.run_progress import Condition, RunProgress, VersionReading
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterReader
@@ -173,15 +171,15 @@ def _with_unlisted(
     """Return them with the reassignments of this run that replicas alone show: the lists, or the
     topics, are behind. What stays so is somebody else's doing.
     """
-    since = unlisted_since(previous) if previous else {}
+    since = previous.conditions.get(Condition.UNLISTED, {}) if previous else {}
     # Of many, only some are kept: the others have lasted as long as those, for all that is known.
-    others_since = min(since.values()) if len(since) >= MAX_PARTITIONS else now
+    others_since = min(since.values()) if len(since) >= MAX_SUBJECTS else now
 
     def is_behind(tp: TopicPartition) -> bool:
         submission = submissions.get(tp)
         if submission is None or not submission.is_under_way(now):
             return False
-        return now - since.get(name_of_unlisted(str(tp)), others_since) < UNLISTED_PATIENCE
+        return now - since.get(str(tp), others_since) < UNLISTED_PATIENCE
 
     behind = {tp: shown for tp, shown in partitions.unlisted.items() if is_behind(tp)}
     return replace(partitions, reassignments={**partitions.reassignments, **behind})

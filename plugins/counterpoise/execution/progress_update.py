@@ -22,12 +22,7 @@ from counterpoise.execution.best_progress import (
     has_progressed,
     partitions_nearer,
 )
-from counterpoise.execution.conditions import (
-    find_conditions,
-    names_out_of_sync,
-    since,
-    still_unavailable,
-)
+from counterpoise.execution.conditions import TABLE
 from counterpoise.execution.links import find_links, unfinished_links
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.execution.readings import kept_readings
@@ -37,18 +32,16 @@ from counterpoise.execution.throttling.targets import (
     wanted_throttles,
     without_own_rates,
 )
-from counterpoise.execution.waits import (
-    CANCELS_SENT,
-    DECIDED,
-    NO_PROGRESS,
-    NO_RUN_PROGRESS,
-    UNTHROTTLED,
+from counterpoise.execution.troubles import (
+    find_conditions,
+    kept_out_of_sync,
+    since,
+    still_in_trouble,
 )
-from counterpoise.execution.waits_for_cluster import name_of_slowed
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import Progress
-from counterpoise.model.run_progress import RunProgress
+from counterpoise.model.run_progress import Condition, Conditions, RunProgress
 
 _SOON_SECONDS = 15
 _STILL_AFTER = timedelta(seconds=5)
@@ -96,16 +89,25 @@ def update_progress(
         throttle_gaps=base.throttle_gaps + (is_gap and not base.unthrottled_observations),
         unthrottled_observations=base.unthrottled_observations + 1 if is_unthrottled else 0,
         is_cancelling=base.is_cancelling,
-        conditions_since=find_conditions(base, by_state, observation)
-        | back_off.conditions_since
-        | since(base, [UNTHROTTLED] if is_unthrottled else [], observation.observed_at),
+        activity=base.activity,
+        conditions={
+            **find_conditions(base, by_state, observation),
+            **back_off.conditions,
+            **(_lasts(base, Condition.UNTHROTTLED, observation) if is_unthrottled else {}),
+        },
         under_replicated_at_start=still_out_of_sync(base, observation),
-        unavailable_at_start=still_unavailable(base, observation),
+        unavailable_at_start=still_in_trouble(
+            base.unavailable_at_start, {*observation.conditions.unavailable_partitions}
+        ),
         readings=replace(kept_readings(observation), best=best, counted_copies=counted_copies),
     )
     return _with_progress_conditions(
         previous, run_progress, moving, observation, is_lowered=is_lowered
     )
+
+
+def _lasts(base: RunProgress, condition: Condition, observation: Observation) -> Conditions:
+    return {condition: since(base, condition, [""], observation.observed_at)}
 
 
 def _wanted_rates(
@@ -146,14 +148,15 @@ def _without_unobserved_time(previous: RunProgress, now: datetime) -> RunProgres
     shift = passed - observed
     if not shift:
         return previous
-    conditions = {name: at + shift for name, at in previous.conditions_since.items()}
+    conditions = {
+        condition: {subject: at + shift for subject, at in subjects.items()}
+        for condition, subjects in previous.conditions.items()
+    }
     links = tuple(
         replace(link, last_progress_at=link.last_progress_at + shift) for link in previous.links
     )
     loss_since = previous.isr_loss_changed_at and previous.isr_loss_changed_at + shift
-    return replace(
-        previous, conditions_since=conditions, links=links, isr_loss_changed_at=loss_since
-    )
+    return replace(previous, conditions=conditions, links=links, isr_loss_changed_at=loss_since)
 
 
 def _with_progress_conditions(
@@ -170,7 +173,7 @@ def _with_progress_conditions(
     lasting = _without_progress(previous, run_progress, moving, observation)
     if is_lowered and not observation.unmeasured_broker_ids:
         lasting |= _slowed(previous, run_progress, moving, observation)
-    return replace(run_progress, conditions_since={**run_progress.conditions_since, **lasting})
+    return replace(run_progress, conditions={**run_progress.conditions, **lasting})
 
 
 def _without_progress(
@@ -178,7 +181,7 @@ def _without_progress(
     run_progress: RunProgress,
     moving: Iterable[Move],
     observation: Observation,
-) -> dict[str, datetime]:
+) -> dict[Condition, Mapping[str, datetime]]:
     """Return since when the run has made no progress, and since when nothing moves; and, whatever
     copies do, since when cancels have had no effect.
 
@@ -189,10 +192,10 @@ def _without_progress(
     now = run_progress.observed_at
     if has_progressed(previous.readings.best, run_progress.readings.best):
         are_fewer = run_progress.progress.moves_in_flight < previous.progress.moves_in_flight
-        still_sent = CANCELS_SENT in previous.conditions_since and not are_fewer
-        return since(previous, [CANCELS_SENT], now) if still_sent else {}
-    decided = [name for name in previous.conditions_since if name.startswith(DECIDED)]
-    lasting = since(previous, [*decided, NO_RUN_PROGRESS], now)
+        cancelling = previous.conditions.get(Condition.CANCELLING, {})
+        return {Condition.CANCELLING: cancelling} if cancelling and not are_fewer else {}
+    lasting = {c: previous.conditions[c] for c in previous.conditions if TABLE[c].is_decided}
+    lasting[Condition.NO_PROGRESS] = since(previous, Condition.NO_PROGRESS, [""], now)
     unfinished = unfinished_links(observation, moving)
     is_copying = any(
         (link.broker_id, link.sends) in unfinished and link.last_progress_at == now
@@ -200,12 +203,12 @@ def _without_progress(
     )
     if is_copying or observation.unmeasured_broker_ids:
         return lasting
-    waited_for = names_out_of_sync(moving, observation)
-    waited_for_since = [run_progress.conditions_since[name] for name in waited_for]
-    still_since = since(previous, [NO_PROGRESS], now)[NO_PROGRESS]
+    out_of_sync_since = run_progress.conditions.get(Condition.OUT_OF_SYNC, {})
+    waited_for_since = [out_of_sync_since[name] for name in kept_out_of_sync(moving, observation)]
+    still_since = previous.since(Condition.COPYING) or now
     if waited_for_since:
         still_since = max(still_since, min(waited_for_since))
-    return lasting | {NO_PROGRESS: still_since}
+    return lasting | {Condition.COPYING: {"": still_since}}
 
 
 def _slowed(
@@ -213,7 +216,7 @@ def _slowed(
     run_progress: RunProgress,
     moving: Iterable[Move],
     observation: Observation,
-) -> dict[str, datetime]:
+) -> Conditions:
     """Return since when links have bytes left, and never fewer than they had at best."""
     nearer = partitions_nearer(previous.readings.best, run_progress.readings.best)
     links_nearer = {
@@ -226,11 +229,12 @@ def _slowed(
         )
     }
     slowed = [
-        name_of_slowed(link.name)
+        link.name
         for link in run_progress.links
         if link.bytes_left and (link.broker_id, link.sends) not in links_nearer
     ]
-    return since(previous, slowed, run_progress.observed_at)
+    lasting = since(previous, Condition.SLOWED, slowed, run_progress.observed_at)
+    return {Condition.SLOWED: lasting} if lasting else {}
 
 
 def _first_progress(plan: RebalancePlan, observation: Observation) -> RunProgress:
@@ -244,8 +248,8 @@ def _first_progress(plan: RebalancePlan, observation: Observation) -> RunProgres
             total_bytes=plan.copied_bytes,
             elections_left=0,
         ),
-        under_replicated_at_start=lagging_replicas(observation),
-        unavailable_at_start=observation.conditions.unavailable_partitions,
+        under_replicated_at_start=dict.fromkeys(lagging_replicas(observation), True),
+        unavailable_at_start=dict.fromkeys(observation.conditions.unavailable_partitions, True),
     )
 
 
@@ -262,7 +266,7 @@ def ends_soon(run_progress: RunProgress) -> bool:
     if not run_progress.progress.moves_in_flight or not is_measured:
         return False
     now = run_progress.observed_at
-    is_still = now - run_progress.conditions_since.get(NO_RUN_PROGRESS, now) >= _STILL_AFTER
+    is_still = now - (run_progress.since(Condition.NO_PROGRESS) or now) >= _STILL_AFTER
     return not is_still and (run_progress.seconds_left or 0) <= _SOON_SECONDS
 
 

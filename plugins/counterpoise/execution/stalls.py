@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from counterpoise.execution.commands import Halt
-from counterpoise.execution.conditions import kept_out_of_sync
+from counterpoise.execution.conditions import EXECUTE_AGAIN, of
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.links import stalled_links
 from counterpoise.execution.throttling.targets import (
@@ -20,10 +20,10 @@ from counterpoise.execution.throttling.targets import (
     dynamic_value,
     list_entries,
 )
-from counterpoise.execution.waits import EXECUTE_AGAIN
+from counterpoise.execution.troubles import kept_brokers_out_of_sync
 from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE
 from counterpoise.model.plan import Move
-from counterpoise.model.run_progress import Link, RunProgress
+from counterpoise.model.run_progress import Activity, Condition, Link, RunProgress
 from counterpoise.model.words import join_names, list_brokers, pluralize
 from counterpoise.units import format_rate, format_seconds
 
@@ -50,6 +50,18 @@ def stall_to_halt_for(inputs: DecisionInputs) -> Halt | None:
         f"{names}: check network and disk of these brokers. Or producers write faster than "
         f"{format_rate(run_progress.rate_bytes_per_second)} lets through{and_replicas}: approve a "
         f"higher rate (`counterpoise approve PLAN --rate RATE --reason TEXT`), then {EXECUTE_AGAIN}"
+    )
+
+
+def slowed_links(inputs: DecisionInputs) -> Activity:
+    """Return the links that lose ground at a rate which we lowered."""
+    run_progress = inputs.run_progress
+    names = run_progress.conditions.get(Condition.SLOWED, {})
+    rate = format_rate(run_progress.rate_bytes_per_second)
+    return of(
+        Condition.SLOWED,
+        [link.name for link in run_progress.links if link.name in names],
+        detail=rate,
     )
 
 
@@ -125,7 +137,7 @@ def _catching_up_beside(links: Sequence[Link], inputs: DecisionInputs) -> list[i
     observation = inputs.observation
     leaders = {observation.leader_of(move) for move in _stalled_moves(links, inputs)}
     at_these = (move for move in inputs.moving if observation.leader_of(move) in leaders)
-    return sorted({b for move in at_these for b in kept_out_of_sync(move, observation)})
+    return sorted({b for move in at_these for b in kept_brokers_out_of_sync(move, observation)})
 
 
 def _stall_text(link: Link, run_progress: RunProgress) -> str:

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from counterpoise.errors import RefusedError, StalePlanError
-from counterpoise.execution.conditions import dead_brokers
-from counterpoise.execution.halting import different_versions
+from counterpoise.execution.conditions import in_words
 from counterpoise.execution.observation import (
     MoveState,
     Observation,
     moves_by_state,
 )
+from counterpoise.execution.troubles import dead_brokers, different_versions
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
@@ -79,7 +79,7 @@ def check_health(plan: RebalancePlan, observation: Observation) -> None:
             "before `counterpoise unfreeze` or the end of the freeze"
         )
     if upgrade := different_versions(observation):
-        raise RefusedError(upgrade.in_words)
+        raise RefusedError(in_words(upgrade))
     by_state = moves_by_state(plan.moves, observation)
     if dead := sorted(dead_brokers(by_state, observation)):
         raise RefusedError(

@@ -9,7 +9,6 @@ Without a step, only what stays true whoever works on the run is written: what p
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -34,7 +33,7 @@ from counterpoise.model.run import (
     Submission,
     TouchedKey,
 )
-from counterpoise.model.run_progress import Readings, RunProgress
+from counterpoise.model.run_progress import RunProgress
 
 NOTIFIED: Final = "notified"
 NOT_NOTIFIED: Final = "not notified"
@@ -107,11 +106,8 @@ class Journal:
     def run_progress(self) -> RunProgress | None:
         """Return the progress at the last observation; None before the first one."""
         with self._transactions.reading() as connection:
-            row = connection.execute(PROGRESS, {"this_run": self.run_id}).first()
-        if row is None:
-            return None
-        readings = Readings.from_json(row.readings) if row.readings else Readings()
-        return replace(RunProgress.from_json(row.body), readings=readings)
+            body = connection.scalar(PROGRESS, {"this_run": self.run_id})
+        return None if body is None else RunProgress.from_json(body)
 
     def unobserved_for(self) -> timedelta:
         """Return how long ago the run was observed last, or opened where it never was.

@@ -188,7 +188,6 @@ pulses = sa.Table(
     # Of the last observation, by the database's clock.
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("body", sa.Text, nullable=False),  # JSON: model/run_progress.py
-    sa.Column("readings", sa.Text),  # JSON, the same
 )
 
 events = sa.Table(

@@ -32,7 +32,7 @@ REQUESTS: Final = (
 # Of moves: not observed to be done, or a call may still come.
 NOT_OVER: Final = moves.c.done_at.is_(None) | moves.c.asked_broker_id.is_not(None)
 NOT_OVER_IN_RUN: Final = sa.select(moves).where(moves.c.run_id == _THIS_RUN, NOT_OVER)
-PROGRESS: Final = sa.select(pulses.c.body, pulses.c.readings).where(pulses.c.run_id == _THIS_RUN)
+PROGRESS: Final = sa.select(pulses.c.body).where(pulses.c.run_id == _THIS_RUN)
 OBSERVED_AT: Final = (
     sa.select(sa.func.coalesce(pulses.c.at, runs.c.opened_at))
     .select_from(runs.outerjoin(pulses, pulses.c.run_id == runs.c.run_id))
@@ -44,7 +44,6 @@ UPDATE_OF_PROGRESS: Final = (
     .values(
         at=sa.bindparam("new_at"),
         body=sa.bindparam("new_body"),
-        readings=sa.bindparam("new_readings"),
     )
 )
 

@@ -179,10 +179,7 @@ class Step:
             add_event(connection, self.run_id, kind, text, self.now())
 
     def update_progress(self, run_progress: RunProgress) -> None:
-        values: dict[str, object] = {
-            "body": run_progress.to_json(),
-            "readings": run_progress.readings.to_json(),
-        }
+        values: dict[str, object] = {"body": run_progress.to_json()}
         with self._writing() as connection:
             values["at"] = self.lock.extended_at
             of_run = {f"new_{name}": value for name, value in values.items()}

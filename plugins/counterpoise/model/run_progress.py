@@ -5,51 +5,90 @@ see meanwhile.
     run_progress.progress.share, run_progress.links[0].bytes_left
 
 One row per run, overwritten by every observation. Whoever makes the next observation reads it, so
-no process keeps anything to itself. Workers of different releases read each other's rows: keys are
-added with a default, and never renamed.
+no process keeps anything to itself.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import ClassVar, Final
+from enum import StrEnum
+from typing import Final
 
-from counterpoise.model.json_values import (
-    iso_time,
-    json_keys,
-    read_json,
-    to_content,
-)
+from counterpoise.model.json_values import iso_time, read_json, to_content
 from counterpoise.model.kafka import BrokerVersion
 from counterpoise.model.run import Progress
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
 LINKS_SHOWN: Final = 3  # in a log
 
-# The fields whose key in the row is not their name.
-_KEYS: Final[Mapping[str, str]] = {
-    "observed_at": "at",
-    "waits_for": "saying",
-    "arrived_bytes": "copied",
-    "back_off_level": "brake",
-    "has_isr_loss": "is_hurting",
-    "isr_loss_changed_at": "hurting_changed_at",
-    "conditions_since": "troubles",
-    "throttle_gaps": "gaps",
-    "unthrottled_observations": "unthrottled_looks",
-    "under_replicated_at_start": "short_at_start",
-    "unavailable_at_start": "stopped_at_start",
-    "min_bytes_left": "least_left",
-    "last_progress_at": "fell_at",
-}
+
+class Condition(StrEnum):
+    """What a run does, waits for or stops for; `execution/conditions.py` has the table of them."""
+
+    # people, the calendar, a rolling upgrade
+    PAUSED = "paused"  # the subject is when it was requested
+    FROZEN = "frozen"
+    OUTSIDE_WINDOWS = "outside-windows"
+    DIFFERENT_VERSIONS = "different-versions"
+    # brokers, by id
+    DEAD = "dead"
+    UNRESPONSIVE = "unresponsive"
+    UNMEASURED = "unmeasured"  # does not report its log dirs
+    UNREPORTED = "unreported"  # does not report the restored configs
+    CATCHING_UP = "catching-up"
+    SLOWED = "slowed"  # a link that is slower than its producers
+    # partitions, or `orders-0 on broker 4`
+    UNAVAILABLE = "unavailable"  # outside the plan
+    LEADERLESS = "leaderless"
+    OUT_OF_SYNC = "out-of-sync"
+    LEADER_OUT_OF_SYNC = "leader-out-of-sync"
+    UNLISTED = "unlisted"
+    CANCELLED = "cancelled"  # by somebody else
+    SENT_AGAIN = "sent-again"  # after that
+    CANCELLED_AGAIN = "cancelled-again"
+    # moves and calls
+    COPYING = "copying"  # kept since when nothing has arrived
+    NO_PROGRESS = "no-progress"
+    UNANSWERED = "unanswered"
+    THROTTLING = "throttling"
+    SUBMITTING = "submitting"
+    ELECTING = "electing"
+    CANCELLING = "cancelling"
+    ORDERING = "ordering"
+    RESTORING = "restoring"
+    UNTHROTTLED = "unthrottled"
+    IN_SYNC_AGAIN = "in-sync-again"
+    # what halts at once
+    THROTTLE_GAP = "throttle-gap"
+    FOREIGN = "foreign"
+    DRIFTED = "drifted"
+    FULL_LOG_DIR = "full-log-dir"
+    STALLED = "stalled"
+    ISR_LOSS = "isr-loss"
+    BELOW_MIN_ISR = "below-min-isr"
+    NOT_ELECTED = "not-elected"
+
+
+Conditions = Mapping[Condition, Mapping[str, datetime]]  # by subject, since when
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What a run does or waits for: `execution/conditions.py` has its words."""
+
+    condition: Condition
+    subjects: tuple[str, ...] = ()  # brokers, partitions or replicas; of many the first
+    count: int = 0  # of all subjects
+    detail: str = ""  # what the sentence needs beside these: who paused a run, and why
+    ends_at: datetime | None = None  # by itself
+    halts_at: datetime | None = None  # where it lasts until then
+    since: datetime | None = None  # the run has done nothing else
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     """One direction of one broker: copies that it sends as a leader, or receives as a follower."""
-
-    __pydantic_config__: ClassVar = json_keys(_KEYS)
 
     broker_id: int
     sends: bool
@@ -109,8 +148,6 @@ class BestProgress:
 class Readings:
     """What the next observation need not ask again, by the id of a live broker as text, and what it
     measures progress against.
-
-    A column of its own: the first releases refuse a key of the progress that they do not know.
     """
 
     log_dirs: Mapping[str, LogDirReading] = field(default_factory=dict)
@@ -119,26 +156,16 @@ class Readings:
     # a digest of the copies of which a link's fewest bytes are: {"broker 4 receiving": "9f86d081"}
     counted_copies: Mapping[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> str:
-        return json.dumps(to_content(self, {}), sort_keys=True, default=iso_time)
-
-    @classmethod
-    def from_json(cls, text: str) -> "Readings":
-        """Return what `to_json` wrote. Raises JsonValueError for anything else."""
-        return read_json(cls, text)
-
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
     """How far a run is, and since when which condition holds; times are UTC."""
 
-    __pydantic_config__: ClassVar = json_keys(_KEYS)
-
     observed_at: datetime
     progress: Progress
     # in force: what was approved or requested, lowered by the time of day and the back-off
     rate_bytes_per_second: int = 0
-    waits_for: str = ""  # a sentence; "" where it waits for nothing but the copies
+    activity: Activity | None = None  # None before the first decision
     links: tuple[Link, ...] = ()
     # at the destinations, by partition in flight: {"orders-0": 1048576}
     arrived_bytes: Mapping[str, int] = field(default_factory=dict)
@@ -149,13 +176,17 @@ class RunProgress:
     throttle_gaps: int = 0  # observations that found throttle keys removed by others
     unthrottled_observations: int = 0  # one after another, with copies that lack their throttle
     is_cancelling: bool = False  # it stopped for a reason that forbids copies to finish
-    # what is waited for, since when: {"broker 4 is dead": 2026-12-01 06:00 UTC}
-    conditions_since: Mapping[str, datetime] = field(default_factory=dict)
-    # outside the plan, when the run began and ever since: replicas (`orders-7 on broker 3`), and
-    # partitions that take no writes
-    under_replicated_at_start: tuple[str, ...] = ()
-    unavailable_at_start: tuple[str, ...] = ()
-    readings: Readings = field(default_factory=Readings)  # no part of `to_json`
+    conditions: Conditions = field(default_factory=dict)  # {dead: {"4": 2026-12-01 06:00 UTC}}
+    # Outside the plan, when the run began and ever since: replicas (`orders-7 on broker 3`), and
+    # partitions that take no writes; False where the last observation showed otherwise. One alone
+    # may be of a broker whose metadata is behind.
+    under_replicated_at_start: Mapping[str, bool] = field(default_factory=dict)
+    unavailable_at_start: Mapping[str, bool] = field(default_factory=dict)
+    readings: Readings = field(default_factory=Readings)
+
+    def since(self, condition: Condition, subject: str = "") -> datetime | None:
+        """Return since when a condition lasts; None where it does not."""
+        return self.conditions.get(condition, {}).get(subject)
 
     @property
     def bytes_per_second(self) -> int:
@@ -202,9 +233,7 @@ class RunProgress:
         return f"{self.progress.in_words}; {speed}; busiest: {links}"
 
     def to_json(self) -> str:
-        content = to_content(replace(self, readings=Readings()), _KEYS)
-        del content["readings"]
-        return json.dumps(content, sort_keys=True, default=iso_time)
+        return json.dumps(to_content(self, {}), sort_keys=True, default=iso_time)
 
     @classmethod
     def from_json(cls, text: str) -> "RunProgress":

@@ -15,6 +15,7 @@ from counterpoise.access import check_granted
 from counterpoise.errors import NotApprovedError, RefusedError, UnknownOutcomeError
 from counterpoise.execution import Driver, ExecutionOptions, restore_pending
 from counterpoise.execution.back_off import LOWEST_RATE
+from counterpoise.execution.conditions import TABLE, in_words
 from counterpoise.execution.leftovers import late_moves_by_run
 from counterpoise.execution.throttling.pending_restores import is_pending_restore
 from counterpoise.execution.throttling.targets import throttles_of_plan
@@ -25,7 +26,7 @@ from counterpoise.model.plan import Move
 from counterpoise.model.policy import Action, ClusterPolicy
 from counterpoise.model.provider import profile_of
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey, events_since_halt
-from counterpoise.model.run_progress import RunProgress
+from counterpoise.model.run_progress import Condition, RunProgress
 from counterpoise.model.words import join_names
 from counterpoise.services.approvals import check_approved
 from counterpoise.services.kept_empty import check_kept_empty
@@ -226,8 +227,8 @@ def _run_progress(installation: Installation, run_id: str) -> RunProgress | None
 
 def _only_news(log: Log, before: RunProgress | None) -> Log:
     """Return `log` without what the run already waited for at the step before."""
-    waited_for = before.waits_for if before else ""
-    return lambda text: None if text == waited_for else log(text)
+    did = in_words(before.activity) if before and before.activity else ""
+    return lambda text: None if text == did else log(text)
 
 
 def _log_progress(
@@ -245,9 +246,17 @@ def _log_progress(
     now = _run_progress(installation, run_id)
     if now is None:
         return
-    is_same = before is not None and before.waits_for == now.waits_for
+    is_same = before is not None and _subject(before) == _subject(now)
     if is_last or not is_same or _minute(before) != _minute(now):
         log(now.in_words)
+
+
+def _subject(run_progress: RunProgress) -> tuple[Condition, tuple[str, ...]] | None:
+    """Return what the run waits for; None where it is at work."""
+    activity = run_progress.activity
+    if activity is None or TABLE[activity.condition].is_doing:
+        return None
+    return activity.condition, activity.subjects
 
 
 def _minute(run_progress: RunProgress | None) -> datetime | None:

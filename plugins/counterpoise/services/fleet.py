@@ -38,6 +38,7 @@ from counterpoise.services.requests import in_force
 from counterpoise.services.viewers import Viewing, why_not
 from counterpoise.settings import ClusterSettings, PolicyRow, policy_rows
 from counterpoise.storage.file_cache import FileCache
+from counterpoise.views.now import RunNow
 
 _LOGGER = safe_logger(__name__)
 
@@ -78,7 +79,7 @@ class FleetNow(OpenRuns):
     unreadable_audits: Mapping[str, str]  # the path of the file, by cluster
     pausable: frozenset[str]  # ids of those under way that the viewer may pause now
     halted: tuple[Run, ...]  # of clusters that have had no other run since
-    waits_for: Mapping[str, str]  # what a run under way waits for, by its id
+    doing: Mapping[str, str]  # what a run under way does now, by its id
     freezes: tuple[ControlRequest, ...]  # in force, by cluster
 
 
@@ -98,6 +99,7 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
     ordered = analysis.as_of_now(entries, ages, critical)
     now_open = open_runs(installation, viewing)
     active = in_force(installation, clusters)
+    now = installation.ledger.now()
     runs_now = {name: state.run for name, state in states.items() if state.run}
     return FleetNow(
         analysed_at=document.as_of if document else None,
@@ -116,8 +118,8 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
             and viewing.may(run.cluster, Action.OPERATE)
         ),
         halted=tuple(run for run in runs_now.values() if run.state is RunState.HALTED),
-        waits_for={
-            runs_now[name].run_id: state.run_progress.waits_for
+        doing={
+            runs_now[name].run_id: RunNow(runs_now[name], state.run_progress, now).sentence
             for name, state in states.items()
             if state.run_progress is not None
         },

@@ -16,18 +16,7 @@ from typing import Any, Final
 from counterpoise import access
 from counterpoise.archive import Archive, plan_report_name, run_report_name
 from counterpoise.errors import CounterpoiseError
-from counterpoise.execution.waits import (
-    CANCELLED_BY_OTHERS,
-    NO_PROGRESS,
-    NO_RUN_PROGRESS,
-    UNTHROTTLED,
-    Frozen,
-    Paused,
-    is_freeze,
-    patience_of,
-    words_of,
-)
-from counterpoise.execution.waits_for_cluster import IN_SYNC_AGAIN, is_catching_up
+from counterpoise.execution.conditions import TABLE, in_words, of, patience_of
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval
 from counterpoise.model.control import ActiveRequests, ControlRequest, find_active_requests
@@ -51,7 +40,7 @@ from counterpoise.model.run import (
     why_refused_by_validation,
     why_requested,
 )
-from counterpoise.model.run_progress import RunProgress
+from counterpoise.model.run_progress import Condition, RunProgress
 from counterpoise.services.approvals import WhoseYes, asks_people, whose_yes
 from counterpoise.services.viewers import (
     Viewer,
@@ -63,10 +52,13 @@ from counterpoise.services.viewers import (
 )
 from counterpoise.storage import Store
 from counterpoise.undoing import check_undoable
+from counterpoise.views.now import RunNow
 from counterpoise.views.plan import PlanView
 
 _PLANS_KEPT: Final = 4
 _VIEWS_KEPT: Final = 8  # of those plans, at different rates
+# What a run does, and whether it comes nearer to its end, is told by other figures.
+_SILENT: Final = frozenset({Condition.COPYING, Condition.NO_PROGRESS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +99,14 @@ class RunStatus:
         paused = self.active.paused
         if paused is None or not self.is_under_way:
             return None
-        lasting = self.run_progress.conditions_since if self.run_progress else {}
-        return None if any(name in lasting for name in Paused(paused).kept_names) else paused
+        found, requested_at = self.run_progress, paused.at.isoformat()
+        is_seen = found is not None and found.since(Condition.PAUSED, requested_at) is not None
+        return None if is_seen else paused
+
+    @property
+    def doing(self) -> RunNow:
+        """Return what it does now."""
+        return RunNow(self.run, self.run_progress, self.now)
 
     @property
     def was_started(self) -> bool:
@@ -344,26 +342,35 @@ def _waits(status: RunStatus, limits: MovementPolicy) -> tuple[Waiting, ...]:
     if run_progress is None or not status.is_under_way:
         return ()
     return tuple(
-        _frozen_since(name, since, limits, status.active.frozen)
-        if is_freeze(name)
-        else Waiting(words_of(name), since, since + patience_of(name, limits))
-        for name, since in sorted(run_progress.conditions_since.items())
-        if name not in (NO_PROGRESS, NO_RUN_PROGRESS, UNTHROTTLED, IN_SYNC_AGAIN)
-        and CANCELLED_BY_OTHERS not in name
-        and not is_catching_up(name)
+        _waiting(condition, subject, since, limits, status)
+        for condition, subjects in run_progress.conditions.items()
+        if TABLE[condition].patience is not None and condition not in _SILENT
+        for subject, since in sorted(subjects.items())
     )
 
 
-def _frozen_since(
-    name: str, since: datetime, limits: MovementPolicy, freeze: ControlRequest | None
+def _waiting(
+    condition: Condition,
+    subject: str,
+    since: datetime,
+    limits: MovementPolicy,
+    status: RunStatus,
 ) -> Waiting:
-    """Return the wait for the end of a freeze; it has ended where another one, or none, holds."""
-    frozen = Frozen(freeze) if freeze else None
-    if frozen is None or name not in frozen.kept_names:
-        return Waiting(words_of(name), since, None)
-    patience = frozen.patience(limits)
+    """Return a wait: for the end of a pause or a freeze that holds no more, none is known."""
+    patience = patience_of(condition, limits)
     halts_at = since + patience if patience else None
-    return Waiting(words_of(name), since, halts_at, frozen.ends_at)
+    if condition not in (Condition.PAUSED, Condition.FROZEN):
+        found = status.run_progress
+        activity = found.activity if found else None
+        is_it = activity is not None and activity.condition is condition and not subject
+        about = activity if activity and is_it else of(condition, [subject] if subject else [])
+        return Waiting(in_words(about), since, halts_at)
+    active = status.active
+    request = active.paused if condition is Condition.PAUSED else active.frozen
+    what = f"the end of the {'pause' if condition is Condition.PAUSED else 'freeze'}"
+    if request is None or request.at.isoformat() != subject:
+        return Waiting(what, since, None)
+    return Waiting(what, since, None if request.until else halts_at, request.until)
 
 
 def _reports(installation: Installation, run: Run) -> tuple[str, ...]:
@@ -397,9 +404,10 @@ def why_not_undo(installation: Installation, details: RunDetails) -> str:
     return why_not(access.check_somebody_may_approve, cluster.policy, person, needed=needed)
 
 
-def progress_of(installation: Installation, run_id: str) -> tuple[Run, RunProgress | None]:
+def run_now(installation: Installation, run_id: str) -> RunNow:
     """Return the run and what its last step observed, whichever process did it."""
-    return installation.ledger.run(run_id), installation.ledger.journal(run_id).run_progress()
+    ledger = installation.ledger
+    return RunNow(ledger.run(run_id), ledger.journal(run_id).run_progress(), ledger.now())
 
 
 def newest(

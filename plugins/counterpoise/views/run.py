@@ -12,8 +12,8 @@ from msgspec import Struct, field
 from counterpoise.model.approval import Decision
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.run import RunState, TouchedKey
-from counterpoise.model.run_progress import RunProgress
 from counterpoise.views import view_of
+from counterpoise.views.now import RunNow
 
 if TYPE_CHECKING:
     from counterpoise.services.fleet import WaitingRun
@@ -64,7 +64,7 @@ class LinkView(Struct, frozen=True):
 
 
 class ProgressView(Struct, frozen=True, kw_only=True):
-    """How far a run is, as last observed."""
+    """How far a run is, as last observed; what it does, and whether anybody drives it."""
 
     observed_at: datetime
     share: float
@@ -77,13 +77,22 @@ class ProgressView(Struct, frozen=True, kw_only=True):
     bytes_per_second: int  # all brokers
     rate_bytes_per_second: int  # in force, per broker
     seconds_left: int | None
-    waits_for: str  # "": for nothing but the copies
     back_off_level: int  # each halves the rate
     links: tuple[LinkView, ...]
+    now: str  # a sentence
+    is_driven: bool
 
     @classmethod
-    def of(cls, found: RunProgress) -> Self:
-        return view_of(cls, found, found.progress)
+    def of(cls, shown: RunNow) -> Self | None:
+        found = shown.run_progress
+        if found is None:
+            return None
+        told = {
+            "now": shown.sentence,
+            "is_driven": shown.is_driven,
+            "seconds_left": shown.seconds_left,
+        }
+        return view_of(cls, found, found.progress, **told)
 
 
 class WaitView(Struct, frozen=True):
@@ -164,12 +173,11 @@ class RunDocument(RunView, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, details: "RunDetails") -> Self:
-        found = details.run_progress
         return view_of(
             cls,
             details,
             details.run,
-            progress=ProgressView.of(found) if found else None,
+            progress=ProgressView.of(details.doing),
             people_needed=details.yes.needed,
             keys=tuple(map(KeyView.of, details.touched)),
             events=details.events[-EVENTS_SHOWN:],
@@ -190,7 +198,7 @@ class RunStatusView(RunView, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, status: "RunStatus") -> Self:
-        approval, found = status.approval, status.run_progress
+        approval = status.approval
         return view_of(
             cls,
             status,
@@ -202,5 +210,5 @@ class RunStatusView(RunView, frozen=True, kw_only=True):
                 f"{key.resource.type} {key.resource.name}: {key.key}"
                 for key in status.pending_restores
             ),
-            progress=ProgressView.of(found) if found else None,
+            progress=ProgressView.of(status.doing),
         )

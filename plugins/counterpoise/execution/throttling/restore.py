@@ -16,6 +16,7 @@ is behind shows it as it was before we wrote.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from counterpoise.execution.commands import Command, Finish, KeyChange, Restore, Wait
+from counterpoise.execution.conditions import of
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.targets import (
@@ -27,10 +28,10 @@ from counterpoise.execution.throttling.targets import (
     list_entries,
     throttles_of_plan,
 )
-from counterpoise.execution.waits_for_cluster import UnrestoredKeys
 from counterpoise.model.kafka import LIST_KEYS, ConfigChange, ConfigOperation, ResourceKey
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import TouchedKey
+from counterpoise.model.run_progress import Condition
 
 
 def keys_touched_by(
@@ -176,7 +177,7 @@ def restore_all_keys(inputs: DecisionInputs) -> Command:
     ]
     if not unread:
         return Finish(of_dead_brokers)
-    reason = UnrestoredKeys(tuple(sorted({int(touched.resource.name) for touched in unread})))
+    reason = of(Condition.UNRESPONSIVE, sorted({int(touched.resource.name) for touched in unread}))
     if inputs.is_over(reason):
         return Finish((*of_dead_brokers, *unread))
     return Wait(reason, is_brief=True)

@@ -115,7 +115,6 @@ def upgrade() -> None:
     sa.Column('run_id', sa.Text(), nullable=False),
     sa.Column('at', sa.DateTime(), nullable=False),
     sa.Column('body', sa.Text(), nullable=False),
-    sa.Column('readings', sa.Text(), nullable=True),
     sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_pulses_run_id')),
     sa.PrimaryKeyConstraint('run_id', name=op.f('pk_pulses'))
     )
