@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise.errors import HaltedError, RefusedError
-from counterpoise.execution import Driver, back_off, decide, links
+from counterpoise.execution import Driver, back_off, decide
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -91,20 +91,20 @@ def test_isr_loss_slows_the_run_level_by_level_and_without_it_the_run_goes_faste
 
 
 def test_a_rate_below_the_inflow_is_an_alarm_first_then_a_halt_that_cancels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(links, "STALL_PATIENCE", timedelta(seconds=20))
+    limits = MovementPolicy(dead_broker_patience=timedelta(seconds=40))
     picture = "orders-0: 1 2 size=3000000 rate=2000000\npayments-0: 3 2 size=6000000"
     moves = [
         move("orders-0", "1 2", "4 2", size=3_000_000),
         move("payments-0", "3 2", "3 1", size=6_000_000),
     ]
-    run = SimulatedRun.of_moves(tmp_path, picture, *moves)
+    run = SimulatedRun.of_moves(tmp_path, picture, *moves, limits=limits)
     driver = run.driver()
     run.until_moving(driver)
     with pytest.raises(
         HaltedError,
-        match=r"broker 4 has made no progress receiving 1 partition for 4\d s.*higher rate",
+        match=r"1 partition has come no nearer to the end of its copy: .*for 40 s.*higher rate",
     ):
         run.repeat(driver.step)
     assert run.event_kinds().count("stall") == 1

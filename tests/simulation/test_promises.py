@@ -19,14 +19,13 @@ from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
-from unittest.mock import patch
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from counterpoise.errors import ClusterError, ClusterUnreachableError, RefusedError
-from counterpoise.execution import Driver, ExecutionOptions, links
+from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
@@ -127,8 +126,6 @@ def _broker_ids(resources: Iterable[ConfigResource]) -> frozenset[int]:
 class Promises(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.patience = patch.object(links, "STALL_PATIENCE", timedelta(seconds=20))
-        self.patience.start()
         self.folder = tempfile.mkdtemp()
         self.snapshot = cluster(PICTURE, racks=RACKS)
         self.cluster = simulated(PICTURE, racks=RACKS)
@@ -534,7 +531,6 @@ class Promises(RuleBasedStateMachine):
                 self._end()
                 self._check_ledger()
         finally:
-            self.patience.stop()
             self.ledger.close()
             shutil.rmtree(self.folder)
 

@@ -170,6 +170,6 @@ def test_a_run_that_ends_before_all_leaders_are_elected_is_halted(
     run = SimulatedRun.make(tmp_path)
     driver = run.driver()
     driver.open()
-    while run.run_progress().readings.best.leaders_elected < len(run.plan.moves) - 2:
+    while run.run_progress().best.leaders_elected < len(run.plan.moves) - 2:
         run.cluster.advance(driver.step() or 0)
     assert run.end(driver) is RunState.HALTED

@@ -246,8 +246,8 @@ def test_a_freeze_that_is_shorter_than_another_one_says_which_holds(shell: Comma
 def run_progress_of(copied: int) -> RunProgress:
     now = datetime.now(UTC)
     links = (
-        Link(4, False, 6, 600 - copied, 50, 600 - copied, now),
-        Link(1, True, 6, 600 - copied, 50, 0, now),
+        Link(4, False, 6, 600 - copied, 50, now),
+        Link(1, True, 6, 600 - copied, 50, now),
     )
     paused = Activity(
         Condition.PAUSED,

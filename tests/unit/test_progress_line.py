@@ -13,7 +13,7 @@ PROGRESS = RunProgress(
     progress=Progress(14, 23, 4, 120_000_000, 193_000_000, 0),
     rate_bytes_per_second=20_000_000,
     links=tuple(
-        Link(broker_id, sends, 2, left, 9_000_000, left, NOON)
+        Link(broker_id, sends, 2, left, 9_000_000, NOON)
         for broker_id, sends, left in (
             (1, True, 7),
             (2, True, 30_000_000),

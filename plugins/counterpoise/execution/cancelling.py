@@ -14,13 +14,12 @@ from typing import Final
 from counterpoise.execution.commands import Cancel, CancelLate
 from counterpoise.execution.conditions import in_words, of
 from counterpoise.execution.decision_inputs import DecisionInputs
-from counterpoise.execution.links import stalled_links
 from counterpoise.execution.observation import MoveState, Observation
-from counterpoise.execution.stalls import slowed_links
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import InFlight
 from counterpoise.model.run_progress import Condition
 from counterpoise.model.words import name_brokers
+from counterpoise.units import format_rate
 
 _TRIED_AGAIN_AFTER: Final = timedelta(seconds=30)
 _NEVER_ENDS: Final = (
@@ -92,21 +91,18 @@ def _why_not(move: Move, inputs: DecisionInputs) -> str:
     observation = inputs.observation
     if full := brokers_filled_by(move, observation):
         return f"a log dir of {name_brokers(full)} is past its limit"
-    copying = observation.copying_brokers(move)
+    copying, rate = observation.copying_brokers(move), inputs.run_progress.rate_bytes_per_second
     dead = set(move.replicas_after) - observation.live_broker_ids
     leaderless = [move.topic_partition] if observation.leader_of(move) is None else []
     for trouble in (
         of(Condition.DEAD, sorted(dead)),
         of(Condition.UNMEASURED, copying),
         of(Condition.LEADERLESS, leaderless),
+        of(Condition.SLOWED, [move.topic_partition], detail=format_rate(rate)),
+        of(Condition.STALLED, [move.topic_partition]),
     ):
         if names := inputs.subjects_over(trouble):
             return in_words(replace(trouble, subjects=names, count=len(names)))
-    slowed = inputs.subjects_over(slowed_links(inputs))
-    for link in inputs.run_progress.links:
-        is_stuck = link.name in slowed or link in stalled_links(inputs.run_progress, 2)
-        if is_stuck and link.broker_id in copying:
-            return f"{link.name} makes no progress"
     return ""
 
 

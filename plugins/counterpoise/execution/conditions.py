@@ -108,11 +108,6 @@ TABLE: Final[Mapping[Condition, Row]] = {
         is_one=True,
         is_decided=True,
     ),
-    Condition.SLOWED: Row(
-        "producers write faster than the lowered rate, {detail}, lets through at {names}",
-        "raise the rate (`counterpoise rate`, or the policy's daily_rates), then {again}",
-        "pause_patience",
-    ),
     Condition.CATCHING_UP: Row("{brokers} {was} down, and {has} to catch up", patience=None),
     # -- partitions
     Condition.UNAVAILABLE: Row(
@@ -149,6 +144,14 @@ TABLE: Final[Mapping[Condition, Row]] = {
         over="{partitions} {is} moving, and nothing has arrived",
         is_one=True,
         is_doing=True,
+    ),
+    Condition.SLOWED: Row(
+        "producers write faster than the lowered rate, {detail}, lets through: {names}",
+        "raise the rate (`counterpoise rate`, or the policy's daily_rates), then {again}",
+        "pause_patience",
+    ),
+    Condition.STALLED: Row(
+        "{partitions} {has} come no nearer to the end of {their} copy: {names}", "{detail}"
     ),
     Condition.NO_PROGRESS: Row(
         "no move has come nearer to its end than before, whatever the run waited for",
@@ -203,7 +206,6 @@ TABLE: Final[Mapping[Condition, Row]] = {
         "a log dir is past its limit: {detail}",
         "free space there, then {again}, or make a new plan",
     ),
-    Condition.STALLED: _at_once("{detail}", "{again}"),
     Condition.ISR_LOSS: _at_once(
         "even at {detail}, partitions outside the plan lose in-sync replicas: {names}",
         "when the cluster has less load, {again}",

@@ -51,7 +51,7 @@ from counterpoise.execution.conditions import (
 )
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import MoveState
-from counterpoise.execution.stalls import slowed_links, stall_to_halt_for
+from counterpoise.execution.stalls import slow_copies_now
 from counterpoise.execution.throttling.next_change import throttle_command, with_listed_first
 from counterpoise.execution.throttling.restore import restore_all_keys
 from counterpoise.execution.troubles import (
@@ -139,7 +139,6 @@ def reason_to_halt(inputs: DecisionInputs) -> Halt | None:
         _foreign_changes(inputs)
         or _lasting_trouble(inputs)
         or _full_log_dirs(inputs)
-        or stall_to_halt_for(inputs)
         or _isr_loss(inputs)
         or _below_min_isr(inputs)
     )
@@ -178,7 +177,7 @@ def _troubles(inputs: DecisionInputs) -> Iterator[Activity]:
 
 def _lasting_trouble(inputs: DecisionInputs) -> Halt | None:
     """Return the end of a run for a trouble that has lasted for longer than its patience."""
-    for trouble in (*_troubles(inputs), slowed_links(inputs), of(Condition.NO_PROGRESS)):
+    for trouble in (*_troubles(inputs), *slow_copies_now(inputs), of(Condition.NO_PROGRESS)):
         if names := inputs.subjects_over(trouble):
             over = replace(trouble, subjects=names, count=len(names))
             return Halt(when_over(over, inputs.limits))

@@ -53,7 +53,7 @@ from counterpoise.execution.options import ExecutionOptions
 from counterpoise.execution.partition_reads import STALE_READ_SECONDS
 from counterpoise.execution.progress_update import ends_soon, update_progress
 from counterpoise.execution.replica_order import partitions_back_in_order, partitions_in_order
-from counterpoise.execution.stalls import new_stalls_text
+from counterpoise.execution.stalls import limit_in_words, limit_of_others, new_stalls_text
 from counterpoise.execution.start_checks import check_drift, check_health
 from counterpoise.execution.throttling.pending_restores import end_keys
 from counterpoise.execution.throttling.read_back import (
@@ -331,6 +331,7 @@ class Driver:
         """Keep the progress in the ledger, and record a changed back-off and new stalls."""
         run_progress = inputs.run_progress
         activity, conditions = self._activity(command, inputs)
+        limit = limit_of_others(inputs.moving, inputs)
         is_at_work = activity is not None and TABLE[activity.condition].is_doing
         cancels = isinstance(command, Halt) and command.cancels
         is_cancelled = inputs.observation.active_requests.cancelled is not None
@@ -339,6 +340,7 @@ class Driver:
                 run_progress,
                 activity=activity,
                 conditions=conditions,
+                limit=limit,
                 seconds_left=run_progress.seconds_left if is_at_work else None,
                 is_cancelling=run_progress.is_cancelling or cancels or is_cancelled,
             )
@@ -347,6 +349,8 @@ class Driver:
             return
         if previous.back_off_level != run_progress.back_off_level:
             self._executor.record_event("brake", back_off_text(previous, run_progress), step)
+        if limit is not None and limit != previous.limit:
+            self._executor.record_event("rate", limit_in_words(limit), step)
         if new_stalls := new_stalls_text(previous, inputs):
             self._executor.record_event("stall", new_stalls, step)
 
@@ -426,7 +430,7 @@ class Driver:
             observation,
             run.reason or (str(cancel) if cancel else ""),
             finish,
-            inputs.run_progress.readings.best,
+            inputs.run_progress.best,
             is_cancelled=self._is_cancelled(run, cancel, last_end),
             was_done=last_end == RunState.DONE,
         )

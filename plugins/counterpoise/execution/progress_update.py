@@ -6,7 +6,6 @@ It remembers what one observation cannot show: since when a link makes no progre
 dead, or partitions outside the plan lack in-sync replicas.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,13 +16,16 @@ from counterpoise.execution.back_off import (
     rate_in_force,
     still_out_of_sync,
 )
-from counterpoise.execution.best_progress import (
-    best_progress,
-    has_progressed,
-    partitions_nearer,
-)
 from counterpoise.execution.conditions import TABLE
-from counterpoise.execution.links import find_links, unfinished_links
+from counterpoise.execution.copies import (
+    arrivals,
+    best_progress,
+    find_links,
+    has_progressed,
+    is_anything_arriving,
+    seconds_left,
+    slow_copies,
+)
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.execution.readings import kept_readings
 from counterpoise.execution.throttling.targets import (
@@ -41,7 +43,7 @@ from counterpoise.execution.troubles import (
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import Progress
-from counterpoise.model.run_progress import Condition, Conditions, RunProgress
+from counterpoise.model.run_progress import Condition, Conditions, Copy, RunProgress
 
 _SOON_SECONDS = 15
 _STILL_AFTER = timedelta(seconds=5)
@@ -72,17 +74,20 @@ def update_progress(
     former_rate = base.rate_bytes_per_second or rate
     is_unthrottled, is_gap = _lacks_throttle(moving, observation, former_rate)
     is_lowered = rate < highest_rate
-    links, counted_copies = find_links(base, observation, moving, is_lowered=is_lowered)
     arrived_bytes = {str(m.topic_partition): _arrived_bytes(m, observation, base) for m in moving}
     progress = _progress(plan, by_state, arrived_bytes, observation)
-    best = best_progress(base.readings.best, by_state, observation, progress)
+    best = best_progress(base, by_state, observation, progress, is_lowered=is_lowered)
+    arrived = arrivals(base, progress.copied_bytes, observation.observed_at)
     run_progress = RunProgress(
         observed_at=observation.observed_at,
         progress=progress,
         rate_bytes_per_second=rate,
-        links=links,
+        links=find_links(best, base, observation, moving),
         arrived_bytes=arrived_bytes,
-        seconds_left=_seconds_left(by_state, observation, rate),
+        arrivals=arrived,
+        best=best,
+        seconds_left=seconds_left(by_state, observation, rate, arrived, progress),
+        limit=base.limit,
         back_off_level=back_off.level,
         has_isr_loss=back_off.has_isr_loss,
         isr_loss_changed_at=back_off.changed_at,
@@ -93,17 +98,19 @@ def update_progress(
         conditions={
             **find_conditions(base, by_state, observation),
             **back_off.conditions,
+            **slow_copies(best, observation, moving, is_lowered=is_lowered),
             **(_lasts(base, Condition.UNTHROTTLED, observation) if is_unthrottled else {}),
         },
         under_replicated_at_start=still_out_of_sync(base, observation),
         unavailable_at_start=still_in_trouble(
             base.unavailable_at_start, {*observation.conditions.unavailable_partitions}
         ),
-        readings=replace(kept_readings(observation), best=best, counted_copies=counted_copies),
+        readings=kept_readings(observation),
     )
-    return _with_progress_conditions(
-        previous, run_progress, moving, observation, is_lowered=is_lowered
-    )
+    if previous is None:
+        return run_progress
+    lasting = _without_progress(previous, run_progress, moving, observation)
+    return replace(run_progress, conditions={**run_progress.conditions, **lasting})
 
 
 def _lasts(base: RunProgress, condition: Condition, observation: Observation) -> Conditions:
@@ -152,28 +159,18 @@ def _without_unobserved_time(previous: RunProgress, now: datetime) -> RunProgres
         condition: {subject: at + shift for subject, at in subjects.items()}
         for condition, subjects in previous.conditions.items()
     }
-    links = tuple(
-        replace(link, last_progress_at=link.last_progress_at + shift) for link in previous.links
-    )
+    copies = {
+        name: Copy(copy.bytes_left, copy.nearer_at + shift, copy.in_time_at + shift)
+        for name, copy in previous.best.copies.items()
+    }
     loss_since = previous.isr_loss_changed_at and previous.isr_loss_changed_at + shift
-    return replace(previous, conditions=conditions, links=links, isr_loss_changed_at=loss_since)
-
-
-def _with_progress_conditions(
-    previous: RunProgress | None,
-    run_progress: RunProgress,
-    moving: Iterable[Move],
-    observation: Observation,
-    *,
-    is_lowered: bool,
-) -> RunProgress:
-    """Return the progress with since when there is none, and which links are slowed."""
-    if previous is None:
-        return run_progress
-    lasting = _without_progress(previous, run_progress, moving, observation)
-    if is_lowered and not observation.unmeasured_broker_ids:
-        lasting |= _slowed(previous, run_progress, moving, observation)
-    return replace(run_progress, conditions={**run_progress.conditions, **lasting})
+    return replace(
+        previous,
+        conditions=conditions,
+        best=replace(previous.best, copies=copies),
+        arrivals=(),
+        isr_loss_changed_at=loss_since,
+    )
 
 
 def _without_progress(
@@ -190,17 +187,13 @@ def _without_progress(
     now: when broker 3 is in sync again, broker 2 has a patience of its own.
     """
     now = run_progress.observed_at
-    if has_progressed(previous.readings.best, run_progress.readings.best):
+    if has_progressed(previous.best, run_progress.best):
         are_fewer = run_progress.progress.moves_in_flight < previous.progress.moves_in_flight
         cancelling = previous.conditions.get(Condition.CANCELLING, {})
         return {Condition.CANCELLING: cancelling} if cancelling and not are_fewer else {}
     lasting = {c: previous.conditions[c] for c in previous.conditions if TABLE[c].is_decided}
     lasting[Condition.NO_PROGRESS] = since(previous, Condition.NO_PROGRESS, [""], now)
-    unfinished = unfinished_links(observation, moving)
-    is_copying = any(
-        (link.broker_id, link.sends) in unfinished and link.last_progress_at == now
-        for link in run_progress.links
-    )
+    is_copying = is_anything_arriving(run_progress.best, observation, moving)
     if is_copying or observation.unmeasured_broker_ids:
         return lasting
     out_of_sync_since = run_progress.conditions.get(Condition.OUT_OF_SYNC, {})
@@ -209,32 +202,6 @@ def _without_progress(
     if waited_for_since:
         still_since = max(still_since, min(waited_for_since))
     return lasting | {Condition.COPYING: {"": still_since}}
-
-
-def _slowed(
-    previous: RunProgress,
-    run_progress: RunProgress,
-    moving: Iterable[Move],
-    observation: Observation,
-) -> Conditions:
-    """Return since when links have bytes left, and never fewer than they had at best."""
-    nearer = partitions_nearer(previous.readings.best, run_progress.readings.best)
-    links_nearer = {
-        link
-        for move in moving
-        if str(move.topic_partition) in nearer
-        for link in (
-            (observation.leader_of(move), True),
-            *((broker_id, False) for broker_id in observation.adding_replicas(move)),
-        )
-    }
-    slowed = [
-        link.name
-        for link in run_progress.links
-        if link.bytes_left and (link.broker_id, link.sends) not in links_nearer
-    ]
-    lasting = since(previous, Condition.SLOWED, slowed, run_progress.observed_at)
-    return {Condition.SLOWED: lasting} if lasting else {}
 
 
 def _first_progress(plan: RebalancePlan, observation: Observation) -> RunProgress:
@@ -298,23 +265,3 @@ def _progress(
         total_bytes=plan.copied_bytes,
         elections_left=sum(not observation.has_planned_leader(move) for move in done),
     )
-
-
-def _seconds_left(by_state: MovesByState, observation: Observation, rate: int) -> int | None:
-    """Return how long the busiest link needs at this rate; None where nothing is left to copy.
-
-    Broker 4 receives 100 MB and 50 MB, broker 1 sends the 100 MB: 150 MB at 10 MB/s are 15 s.
-    """
-    states = (MoveState.MOVING, MoveState.PENDING, MoveState.CANCELLED)
-    sent: Counter[int | None] = Counter()
-    received: Counter[int] = Counter()
-    for move in (move for state in states for move in by_state[state]):
-        description = observation.partitions[move.topic_partition].description
-        for destination in move.adding:
-            if destination not in description.isr:
-                missing_bytes = observation.bytes_to_copy(move, destination)
-                sent[description.leader] += missing_bytes
-                received[destination] += missing_bytes
-    if not received or not rate:
-        return None
-    return round(max(*sent.values(), *received.values()) / rate)

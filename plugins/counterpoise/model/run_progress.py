@@ -37,7 +37,6 @@ class Condition(StrEnum):
     UNMEASURED = "unmeasured"  # does not report its log dirs
     UNREPORTED = "unreported"  # does not report the restored configs
     CATCHING_UP = "catching-up"
-    SLOWED = "slowed"  # a link that is slower than its producers
     # partitions, or `orders-0 on broker 4`
     UNAVAILABLE = "unavailable"  # outside the plan
     LEADERLESS = "leaderless"
@@ -50,6 +49,8 @@ class Condition(StrEnum):
     # moves and calls
     COPYING = "copying"  # kept since when nothing has arrived
     NO_PROGRESS = "no-progress"
+    SLOWED = "slowed"  # a copy that is slower than its producers
+    STALLED = "stalled"
     UNANSWERED = "unanswered"
     THROTTLING = "throttling"
     SUBMITTING = "submitting"
@@ -64,7 +65,6 @@ class Condition(StrEnum):
     FOREIGN = "foreign"
     DRIFTED = "drifted"
     FULL_LOG_DIR = "full-log-dir"
-    STALLED = "stalled"
     ISR_LOSS = "isr-loss"
     BELOW_MIN_ISR = "below-min-isr"
     NOT_ELECTED = "not-elected"
@@ -95,8 +95,7 @@ class Link:
     moves: int  # in flight
     bytes_left: int  # of those in flight
     bytes_per_second: int  # between the last two readings of the log dirs
-    min_bytes_left: int  # the fewest since one of its moves began or ended
-    last_progress_at: datetime  # when that became fewer, or one of its moves began or ended
+    last_progress_at: datetime  # when one of its moves came nearer to its end than ever before
 
     @property
     def name(self) -> str:
@@ -134,27 +133,47 @@ class VersionReading:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """How near to its end a move in flight has come, and when; also where that was not known."""
+
+    bytes_left: int  # the fewest so far
+    nearer_at: datetime
+    in_time_at: datetime  # not late, that is; any bytes do at a rate which we have lowered
+
+
+@dataclass(frozen=True, slots=True)
 class BestProgress:
     """The farthest that a run has come: only what goes beyond it is progress."""
 
     moves_done: int = 0
     leaders_elected: int = 0  # of moves that are done; one whose topic is gone needs none
-    # the fewest that were left to copy, by partition that was in flight and is not done:
-    # {"orders-0": 1048576}
-    bytes_left: Mapping[str, int] = field(default_factory=dict)
+    # by partition that was in flight and is not done
+    copies: Mapping[str, Copy] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """How much of a plan had been copied at a time."""
+
+    at: datetime
+    copied_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A rate that somebody else has set, below ours, at a broker that copies."""
+
+    broker_id: int
+    key: str
+    bytes_per_second: int
 
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What the next observation need not ask again, by the id of a live broker as text, and what it
-    measures progress against.
-    """
+    """What the next observation need not ask again, by the id of a live broker as text."""
 
     log_dirs: Mapping[str, LogDirReading] = field(default_factory=dict)
     versions: Mapping[str, VersionReading] = field(default_factory=dict)
-    best: BestProgress = field(default_factory=BestProgress)
-    # a digest of the copies of which a link's fewest bytes are: {"broker 4 receiving": "9f86d081"}
-    counted_copies: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +188,10 @@ class RunProgress:
     links: tuple[Link, ...] = ()
     # at the destinations, by partition in flight: {"orders-0": 1048576}
     arrived_bytes: Mapping[str, int] = field(default_factory=dict)
-    seconds_left: int | None = None  # at the rate in force, by the busiest link
+    arrivals: tuple[Arrived, ...] = ()  # over the last minutes
+    best: BestProgress = field(default_factory=BestProgress)
+    seconds_left: int | None = None
+    limit: Limit | None = None  # the lowest of others
     back_off_level: int = 0  # each halves the rate
     has_isr_loss: bool = False  # of partitions outside the plan, caused by its copies
     isr_loss_changed_at: datetime | None = None  # when that began or ended, or the level changed
@@ -197,7 +219,14 @@ class RunProgress:
     def speed_in_words(self) -> str:
         """Return for example `15.0 MB/s in all, at most 20.0 MB/s per broker`."""
         rate_in_force = format_rate(self.rate_bytes_per_second)
-        return f"{format_rate(self.bytes_per_second)} in all, at most {rate_in_force} per broker"
+        limited = (
+            f" and {format_rate(self.limit.bytes_per_second)} at broker {self.limit.broker_id}, "
+            f"where somebody set {self.limit.key}"
+            if self.limit
+            else ""
+        )
+        speed = format_rate(self.bytes_per_second)
+        return f"{speed} in all, at most {rate_in_force} per broker{limited}"
 
     @property
     def busiest_links(self) -> list[Link]:

@@ -1,0 +1,247 @@
+"""Copies in flight: how near each has come to its end, and since when no nearer; what each broker
+sends and receives of them; and how long they take yet. Pure.
+
+    best = best_progress(base, by_state, observation, progress)
+    has_progressed(base.best, best)    # a move began, came nearer, ended, or a leader was elected
+    slow_copies(best, observation, moving, is_lowered=False)    # {Condition.STALLED: ...}
+    find_links(best, base, observation, moving)
+
+Never against the observation before: bytes that producers write arrive without an end, and so do
+leaders that are elected, lost and elected again.
+
+Example: of orders-0 50 MB are left at 12:00:00, 60 MB at 12:00:10, 55 MB at 12:00:20: it has come
+no nearer since 12:00:00, until fewer than 50 MB are left.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from counterpoise.execution.observation import MovesByState, MoveState, Observation
+from counterpoise.execution.throttling.targets import broker_resource, dynamic_value
+from counterpoise.model.grouping import grouped
+from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE
+from counterpoise.model.plan import Move
+from counterpoise.model.run import Progress
+from counterpoise.model.run_progress import (
+    Arrived,
+    BestProgress,
+    Condition,
+    Conditions,
+    Copy,
+    Link,
+    RunProgress,
+)
+
+# Over which bytes that arrived tell the speed: Kafka's quota has windows of 1 s, 11 of them.
+_SPEED_OVER: Final = timedelta(minutes=5)
+_SAMPLED_EVERY: Final = timedelta(seconds=30)
+_LATE_AFTER: Final = timedelta(seconds=30)  # a follower that is throttled fetches now and then
+
+
+def best_progress(
+    base: RunProgress,
+    by_state: MovesByState,
+    observation: Observation,
+    progress: Progress,
+    *,
+    is_lowered: bool,
+) -> BestProgress:
+    """Return the farthest that a run has come, this observation included."""
+    before, now = base.best, observation.observed_at
+    done = {str(move.topic_partition) for move in by_state[MoveState.DONE]}
+    # One that somebody cancelled is submitted again, and its patience begins anew.
+    copies = {
+        name: Copy(copy.bytes_left, now, now)
+        for name, copy in before.copies.items()
+        if name not in done
+    }
+    for move in by_state[MoveState.MOVING]:
+        name = str(move.topic_partition)
+        copies[name] = _nearest(before.copies.get(name), move, observation, is_lowered=is_lowered)
+    elected = progress.moves_done - progress.elections_left + len(by_state[MoveState.GONE])
+    return BestProgress(
+        moves_done=max(before.moves_done, progress.moves_done),
+        leaders_elected=max(before.leaders_elected, elected),
+        copies=copies,
+    )
+
+
+def _nearest(
+    before: Copy | None, move: Move, observation: Observation, *, is_lowered: bool
+) -> Copy:
+    """Return how near a move has come to its end, and since when no nearer.
+
+    While we hold the rate below the approved one, producers may write more than that: what receives
+    bytes is in time. So is what waits for another replica, or of which it is not known what has
+    arrived. Where the destination is as large as its leader, and not in sync, any bytes count: the
+    leader has compacted what the destination has not.
+    """
+    now, left = observation.observed_at, _bytes_left(move, observation)
+    if before is None:
+        return Copy(move.copied_bytes if left is None else left, now, now)
+    if left is None or not _unfinished(move, observation):
+        return Copy(before.bytes_left if left is None else min(left, before.bytes_left), now, now)
+    arrives = _speed(move, observation) > 0
+    if left < before.bytes_left or (arrives and not left):
+        return Copy(left, now, now)
+    in_time_at = now if arrives and is_lowered else before.in_time_at
+    return Copy(before.bytes_left, before.nearer_at, in_time_at)
+
+
+def _bytes_left(move: Move, observation: Observation) -> int | None:
+    """Return what the replicas that are added still have to copy; None where that is not known.
+
+    A replica in the ISR has copied all, however much producers write.
+    """
+    if observation.leader_of(move) is None or not observation.is_measured(move):
+        return None
+    return sum(observation.bytes_to_copy(move, b) for b in _unfinished(move, observation))
+
+
+def _unfinished(move: Move, observation: Observation) -> list[int]:
+    """Return the replicas that are added and not in sync yet."""
+    isr = observation.partitions[move.topic_partition].description.isr
+    return [b for b in observation.adding_replicas(move) if b not in isr]
+
+
+def _speed(move: Move, observation: Observation) -> int:
+    return sum(observation.speed_of(move, b) for b in observation.adding_replicas(move))
+
+
+def has_progressed(before: BestProgress, best: BestProgress) -> bool:
+    """Return whether a move began, came nearer to its end or ended, or a leader was elected."""
+    return (
+        best.moves_done > before.moves_done
+        or best.leaders_elected > before.leaders_elected
+        or any(
+            name not in before.copies or copy.bytes_left < before.copies[name].bytes_left
+            for name, copy in best.copies.items()
+        )
+    )
+
+
+def is_anything_arriving(
+    best: BestProgress, observation: Observation, moving: Iterable[Move]
+) -> bool:
+    """Return whether bytes have arrived of a copy since the observation before."""
+    now = observation.observed_at
+    return any(
+        _speed(move, observation) or best.copies[str(move.topic_partition)].nearer_at == now
+        for move in moving
+        if _bytes_left(move, observation) is not None and _unfinished(move, observation)
+    )
+
+
+def slow_copies(
+    best: BestProgress, observation: Observation, moving: Iterable[Move], *, is_lowered: bool
+) -> Conditions:
+    """Return the copies that come no nearer to their end, with since when."""
+    names = [str(move.topic_partition) for move in moving]
+    found = {
+        Condition.STALLED: {name: best.copies[name].in_time_at for name in names},
+        Condition.SLOWED: {name: best.copies[name].nearer_at for name in names if is_lowered},
+    }
+    late_since = observation.observed_at - _LATE_AFTER
+    late = {
+        condition: {name: at for name, at in since.items() if at <= late_since}
+        for condition, since in found.items()
+    }
+    return {condition: since for condition, since in late.items() if since}
+
+
+# -- links
+
+
+def find_links(
+    best: BestProgress, base: RunProgress, observation: Observation, moving: Iterable[Move]
+) -> tuple[Link, ...]:
+    """Return what each broker sends and receives of the copies in flight."""
+    copies_by_link = grouped(
+        ((broker_id, sends), (move, destination))
+        for move in moving
+        if (leader := observation.leader_of(move)) is not None  # else it waits for a leader
+        for destination in observation.adding_replicas(move)
+        for broker_id, sends in ((destination, False), (leader, True))
+    )
+    return tuple(
+        Link(
+            broker_id=broker_id,
+            sends=sends,
+            moves=len(copies),
+            bytes_left=sum(_left_of(copy, base, observation) for copy in copies),
+            bytes_per_second=sum(observation.speed_of(*copy) for copy in copies),
+            last_progress_at=max(
+                best.copies[str(move.topic_partition)].nearer_at for move, _ in copies
+            ),
+        )
+        for (broker_id, sends), copies in sorted(copies_by_link.items())
+    )
+
+
+def _left_of(copy: tuple[Move, int], base: RunProgress, observation: Observation) -> int:
+    """Return what is left of a copy; where that is not known now, by what had arrived before."""
+    move, destination = copy
+    if destination not in _unfinished(move, observation):
+        return 0
+    arrived = 0
+    if not observation.is_measured(move):
+        arrived = base.arrived_bytes.get(str(move.topic_partition), 0)
+    return max(0, observation.bytes_to_copy(move, destination) - arrived)
+
+
+# -- the time that copies take yet
+
+
+def arrivals(base: RunProgress, copied_bytes: int, now: datetime) -> tuple[Arrived, ...]:
+    """Return how much had arrived when, over the last minutes, this observation included."""
+    kept = [a for a in base.arrivals if now - a.at <= _SPEED_OVER]
+    if kept and now - kept[-1].at < _SAMPLED_EVERY:
+        return tuple(kept)
+    return (*kept, Arrived(now, copied_bytes))
+
+
+def seconds_left(
+    by_state: MovesByState,
+    observation: Observation,
+    rate: int,
+    arrived: Sequence[Arrived],
+    progress: Progress,
+) -> int | None:
+    """Return how long the copies take yet; None where nothing is left to copy, or nothing arrives.
+
+    At least as long as the busiest broker needs at its rate, and as all bytes need at the speed at
+    which they have arrived over the last minutes. Broker 4 receives 100 MB and 50 MB, broker 1
+    sends the 100 MB: 150 MB at 10 MB/s are 15 s.
+    """
+    states = (MoveState.MOVING, MoveState.PENDING, MoveState.CANCELLED)
+    to_copy: Counter[tuple[int | None, str]] = Counter()
+    for move in (move for state in states for move in by_state[state]):
+        description = observation.partitions[move.topic_partition].description
+        for destination in move.adding:
+            if destination not in description.isr:
+                missing_bytes = observation.bytes_to_copy(move, destination)
+                to_copy[description.leader, LEADER_RATE] += missing_bytes
+                to_copy[destination, FOLLOWER_RATE] += missing_bytes
+    if not to_copy or not rate:
+        return None
+    by_rates = max(
+        size_bytes / _rate_at(broker_id, key, rate, observation)
+        for (broker_id, key), size_bytes in to_copy.items()
+    )
+    passed = (observation.observed_at - arrived[0].at) if arrived else timedelta(0)
+    if passed < _SAMPLED_EVERY:
+        return round(by_rates)
+    speed = (progress.copied_bytes - arrived[0].copied_bytes) / passed.total_seconds()
+    if speed <= 0:
+        return None
+    return round(max(by_rates, (progress.total_bytes - progress.copied_bytes) / speed))
+
+
+def _rate_at(broker_id: int | None, key: str, rate: int, observation: Observation) -> int:
+    """Return the rate that holds at a broker: somebody may have set a lower one there."""
+    if broker_id is None:
+        return rate
+    value = dynamic_value(observation.configs, broker_resource(broker_id), key)
+    return min(rate, int(value)) or 1 if value and value.isdecimal() else rate
