@@ -10,7 +10,14 @@ from counterpoise.cli import repeating
 from counterpoise.ledger import Ledger
 from counterpoise.model.acl import REASSIGN
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import CallResults, ConfigResource, ConfigResourceType
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    CallResults,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+)
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, interrupted_while_moving
 from tests.support.ledger_view import (
@@ -18,7 +25,7 @@ from tests.support.ledger_view import (
     let_step_locks_run_out,
     take_the_ledger_away,
 )
-from tests.support.runs import clock_of, own_configs
+from tests.support.runs import at_broker, clock_of, own_configs
 
 YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
 
@@ -84,6 +91,20 @@ def test_there_and_back_again(shell: CommandLine, kafka: SimulatedCluster) -> No
     again = shell.type("undo", back, "--why", "x", "--out", shell.folder / "again.json")
     assert again.code == 1
     assert not (shell.folder / "again.json").exists()
+
+
+def test_keys_that_somebody_set_meanwhile_are_not_counted_as_restored(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = interrupted(shell, kafka, monkeypatch)
+    lower = ConfigChange(at_broker(3), FOLLOWER_RATE, ConfigOperation.SET, "300000")
+    kafka.alter_configs([lower])
+    ran = shell.type("execute", path)
+    assert ran.code == 0, ran.err
+    assert "at most 1.0 MB/s per broker and 300 kB/s at broker 3, where somebody set" in ran.out
+    outcome = " ".join(ran.out.split())
+    assert "; left as somebody else set them: 1; waiting for a broker" in outcome
+    assert own_configs(kafka) == {at_broker(3): {FOLLOWER_RATE: "300000"}}
 
 
 def test_nothing_runs_without_a_yes(shell: CommandLine, kafka: SimulatedCluster) -> None:

@@ -13,7 +13,7 @@ SQL, so that they also tell what the product's own reading leaves out. Writes go
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -37,7 +37,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.run import Event, Run, RunState, TouchedKey
-from counterpoise.model.run_progress import Readings, RunProgress
+from counterpoise.model.run_progress import RunProgress
 from counterpoise.undoing import WayBack, check_not_moved_again, check_undoable, find_way_back
 
 Query = Callable[[str, Mapping[str, object]], Iterable[Any]]
@@ -161,11 +161,9 @@ class LedgerView:
 
     def progress(self, run_id: str) -> RunProgress | None:
         """Return the progress at the last observation; None before the first one."""
-        query = "SELECT body, readings FROM pulses WHERE run_id = :run_id"
-        for body, readings in self._query(query, {"run_id": run_id}):
-            read = Readings.from_json(readings) if readings else Readings()
-            return replace(RunProgress.from_json(body), readings=read)
-        return None
+        query = "SELECT body FROM pulses WHERE run_id = :run_id"
+        rows = self._query(query, {"run_id": run_id})
+        return next((RunProgress.from_json(body) for (body,) in rows), None)
 
     def observed_at(self, run_id: str) -> datetime | None:
         query = "SELECT at FROM pulses WHERE run_id = :run_id"

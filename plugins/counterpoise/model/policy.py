@@ -151,8 +151,8 @@ class MovementPolicy(Section):
     """Network of each broker: no higher rate can be approved, and one that leaves room for clients
     is suggested. Set it where you know it."""
     dead_broker_patience: Duration = timedelta(minutes=15)
-    """How long a run waits for a broker that is dead or does not respond, before it halts. Raise it
-    where a restart takes longer."""
+    """How long a run waits for a broker that is dead or does not respond, or for a copy that comes
+    no nearer to its end, before it halts. Raise it where a restart takes longer."""
     hold_patience: Duration = timedelta(days=1)
     """How long a run waits for brokers of different versions, or for log dirs that nobody reports,
     before it halts. Raise it where rolling upgrades take longer than a day."""
