@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from counterpoise.errors import RefusedError, StalePlanError
-from counterpoise.execution.conditions import in_words
+from counterpoise.execution.conditions import in_words, of
 from counterpoise.execution.observation import (
     MoveState,
     Observation,
@@ -18,6 +18,7 @@ from counterpoise.execution.troubles import dead_brokers, different_versions
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
+from counterpoise.model.run_progress import Condition
 from counterpoise.model.words import join_names, pluralize
 
 # Their plans are what brings unavailable partitions back.
@@ -82,9 +83,9 @@ def check_health(plan: RebalancePlan, observation: Observation) -> None:
         raise RefusedError(in_words(upgrade))
     by_state = moves_by_state(plan.moves, observation)
     if dead := sorted(dead_brokers(by_state, observation)):
+        them = "it" if len(dead) == 1 else "them"
         raise RefusedError(
-            f"brokers of the plan are dead: {', '.join(map(str, dead))}; bring them back, or "
-            "make a new plan"
+            f"{in_words(of(Condition.DEAD, dead))}: bring {them} back, or make a new plan"
         )
     unavailable = observation.conditions.unavailable_partitions
     if unavailable and plan.goal not in _GOALS_FOR_UNAVAILABLE_PARTITIONS:
