@@ -89,7 +89,7 @@ class Rebalance:
 
     @property
     def run_progress(self) -> RunProgress:
-        _, run_progress = runs.progress_of(self.installation, self.run.run_id)
+        run_progress = runs.run_now(self.installation, self.run.run_id).run_progress
         assert run_progress is not None
         return run_progress
 

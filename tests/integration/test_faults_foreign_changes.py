@@ -159,7 +159,7 @@ def test_throttle_keys_that_go_again_and_again_stop_the_run(
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
     somebody_sets(ground, [(topic_resource("fought"), FOLLOWER_REPLICAS, None)])
     ground.advance(run, lambda: ground.has_event(run, "throttle gap"), "the gap is seen")
-    ground.advance(run, lambda: "moving" in ground.waits_for(run), "the keys are set again")
+    ground.advance(run, lambda: "copies" in ground.waits_for(run), "the keys are set again")
     somebody_sets(ground, [(topic_resource("fought"), FOLLOWER_REPLICAS, None)])
     ended = ground.finish(run)
     assert ended.state is RunState.HALTED, ground.diagnosis(run)

@@ -120,7 +120,7 @@ def until_it_is_observed(place: Place, dag_run_id: str) -> None:
             if place.api.dag_run(REBALANCE, dag_run_id).state in FINAL_RUN_STATES:
                 pytest.fail(f"it ended: {place.run_states(dag_run_id)}")
             (run, *_) = place.installation.ledger.runs(cluster=CLUSTER)
-            _, progress = runs.progress_of(place.installation, run.run_id)
+            progress = runs.run_now(place.installation, run.run_id).run_progress
         except TEMPORARY:
             place.airflow.supervise()
             return False
