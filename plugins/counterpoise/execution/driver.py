@@ -453,8 +453,7 @@ class Driver:
 
 def _seconds_until_sent_again(inputs: DecisionInputs, command: Command) -> float:
     """Return when to send again what the cluster refused: after as long as it has been refused."""
-    reason, now = reason_to_wait(command), inputs.observation.observed_at
-    names = reason.kept_names if reason else ()
-    began_at = [inputs.run_progress.conditions_since.get(name, now) for name in names]
-    refused_seconds = (now - min(began_at, default=now)).total_seconds()
+    activity, now = activity_of(command), inputs.observation.observed_at
+    since = inputs.run_progress.since(activity.condition) if activity else None
+    refused_seconds = (now - (since or now)).total_seconds()
     return min(max(OBSERVE_AGAIN_SECONDS, refused_seconds), _LONGEST_PAUSE_SECONDS)
