@@ -120,18 +120,30 @@ class RetriableClusterError(ClusterError):
 
 
 class ClusterUnreachableError(ClusterError):
-    """No bootstrap address responds; `attempts` has each address with its reason."""
+    """Nobody responds; `attempts` has each address with its reason.
+
+    The addresses are those of the bootstrap list or, `are_advertised`, those of the brokers.
+    """
 
     retryable = True
 
-    def __init__(self, attempts: tuple[tuple[str, str], ...]) -> None:
+    def __init__(
+        self, attempts: tuple[tuple[str, str], ...], *, are_advertised: bool = False
+    ) -> None:
         self.attempts = attempts
+        nobody = "no address that brokers advertise" if are_advertised else "no bootstrap address"
+        self._nobody = f"{nobody} answered"
         lines = "\n".join(f"  {address}: {reason}" for address, reason in attempts)
         super().__init__(
-            f"no bootstrap address answered ({len(attempts)} tried):\n{lines}\n"
+            f"{self._nobody} ({len(attempts)} tried):\n{lines}\n"
             "Check the addresses, the security settings and the network between here and "
             "the brokers."
         )
+
+    @property
+    def in_one_line(self) -> str:
+        """Return what happened, with the first address."""
+        return f"{self._nobody}: {': '.join(self.attempts[0])}" if self.attempts else self._nobody
 
 
 class BrokerUnresponsiveError(ClusterError):

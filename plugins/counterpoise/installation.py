@@ -17,9 +17,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from counterpoise.archive import Archive
-from counterpoise.errors import LedgerError, RefusedError, StalePlanError, WrongClusterError
+from counterpoise.errors import (
+    ClusterUnreachableError,
+    LedgerError,
+    RefusedError,
+    StalePlanError,
+    WrongClusterError,
+)
 from counterpoise.kafka_admin import connect
-from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.connection import ConnectionSettings, split_address
 from counterpoise.model.acl import OPERATOR_ACLS
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.control import ActiveRequests, find_active_requests
@@ -355,7 +361,7 @@ def open_bootstrap_installation(
     settings = settings_in(installation.locations)
     installation.known_clusters = settings
     if name is None:
-        cluster_id = _cluster_id_at(connections.parsed())
+        cluster_id = cluster_id_at(connections.parsed())
     if settings.clusters:
         pinned = installation.ledger.pinned_clusters()
         cluster_id = cluster_id or pinned.get(name or "", "")
@@ -384,12 +390,23 @@ def settings_in(locations: Locations) -> Settings:
     return read_settings(config)
 
 
-def _cluster_id_at(settings: ConnectionSettings) -> str:
-    admin = connect_by_discovery(settings)
-    try:
-        return admin.describe_cluster().cluster_id
-    finally:
-        admin.close()
+def cluster_id_at(settings: ConnectionSettings) -> str:
+    """Return the id of the cluster at the first bootstrap address that responds.
+
+    What its brokers advertise may lead nowhere, so that no other address is tried. Raises
+    ClusterUnreachableError.
+    """
+    # Imported here: the Kafka clients are slow to import.
+    from counterpoise.kafka_admin.endpoint import EndpointChecker
+
+    checker = EndpointChecker(settings)
+    failures = []
+    for address in settings.bootstrap_servers:
+        check = checker.check(*split_address(address))
+        if check.cluster_id:
+            return check.cluster_id
+        failures.append((address, check.failure or "it does not tell the id of its cluster"))
+    raise ClusterUnreachableError(tuple(failures))
 
 
 def _at_the_address(known: ClusterSettings | None, name: str, cluster_id: str) -> ClusterSettings:

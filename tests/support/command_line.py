@@ -25,6 +25,9 @@ def typed_by(user: str) -> Iterator[None]:
 def let_commands_reach(kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connect every command to this cluster; whoever waits makes the cluster's time pass."""
     monkeypatch.setattr(installation, "connect_by_discovery", lambda _: kafka)
+    monkeypatch.setattr(
+        installation, "cluster_id_at", lambda _: kafka.describe_cluster().cluster_id
+    )
     monkeypatch.setattr(repeating, "sleep", kafka.advance)
 
 

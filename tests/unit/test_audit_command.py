@@ -30,6 +30,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
         return connectivity(snapshot_of(kafka))
 
     monkeypatch.setattr(installation, "connect_by_discovery", lambda _settings: kafka)
+    monkeypatch.setattr(installation, "cluster_id_at", lambda _settings: "picture-id")
     monkeypatch.setattr(installation.Installation, "check_connectivity", walked)
     return kafka
 

@@ -134,7 +134,8 @@ class BrokerClient:
                 f"{what}: the broker is too old for this: {response.reason}"
             )
         if broker_id is None:
-            raise ClusterUnreachableError(self._known_brokers(f"{what}: {response.reason}"))
+            attempts = self._known_brokers(f"{what}: {response.reason}")
+            raise ClusterUnreachableError(attempts, are_advertised=True)
         raise BrokerUnresponsiveError(
             f"{what}: {self.name_of(broker_id)} does not respond: {response.reason}; check that "
             "broker, and the network to it"
