@@ -34,6 +34,7 @@ class Lost:
     bootstrap: str
     dead: tuple[int, ...]
     listening: str
+    dead_addresses: tuple[str, ...]  # of brokers
 
 
 @pytest.fixture(scope="module", params=SHAPES, ids=lambda shape: shape.replace(" ", "-"))
@@ -44,10 +45,12 @@ def lost(
     with local_kafka.running(tmp_path_factory.mktemp("lost"), nodes) as kafka:
         create_topics(kafka.bootstrap_string, [TopicSpec("orders", [(1, 2), (2, 1)])])
         bootstrap = kafka.bootstrap_string
+        dead_brokers = set(dead) & set(kafka.live_brokers)
+        addresses = tuple(kafka.home(broker_id).address for broker_id in sorted(dead_brokers))
         for node_id in dead:
             kafka.kill_broker(node_id)
         wait_until(lambda: has_no_leader(kafka), "the last leader to resign", 60)
-        yield Lost(kafka, bootstrap, dead, listening)
+        yield Lost(kafka, bootstrap, dead, listening, addresses)
 
 
 def has_no_leader(kafka: LocalKafka) -> bool:
@@ -93,6 +96,26 @@ def test_it_is_the_first_finding(command: str, lost: Lost, shell: CommandLine) -
         )
 
 
+@pytest.mark.parametrize("command", ["doctor", "audit"])
+def test_what_died_with_its_controller_follows_from_that(
+    command: str, lost: Lost, shell: CommandLine
+) -> None:
+    """Nobody fences these brokers, whose addresses are right."""
+    rows = json.loads(typed_soon(shell, command, "--json").out)["findings"]
+    where = {f"broker {node_id}" for node_id in lost.dead}
+    where |= {f"bootstrap address {address}" for address in lost.dead_addresses}
+    followers = [row for row in rows if row["subject"] in where and row["severity"] != "unknown"]
+    assert {row["rule"] for row in followers} == (
+        {"advertised-loopback", "advertised-unreachable", "bootstrap-dead-address"}
+        if lost.dead_addresses
+        else set()
+    )
+    assert {tuple(row["causes"]) for row in followers} <= {("quorum",)}
+    said = typed_soon(shell, command).out
+    assert not [line for line in said.splitlines() if "if broker" in line]
+    assert ("  and so " in said) is bool(lost.dead_addresses)
+
+
 def test_the_audit_names_what_it_could_not_look_at(shell: CommandLine) -> None:
     document = json.loads(typed_soon(shell, "audit", "--json").out)
     (unread,) = [
@@ -109,3 +132,13 @@ def test_a_snapshot_names_it_in_one_sentence(shell: CommandLine) -> None:
     typed = typed_soon(shell, "snapshot")
     assert typed.code == 3
     assert f"no snapshot of demo can be made: {LOST}" in typed.err
+
+
+@pytest.mark.parametrize("command", ["audit", "snapshot"])
+def test_a_cluster_that_no_file_names_is_told_the_same(
+    command: str, lost: Lost, shell: CommandLine
+) -> None:
+    started_at = time.monotonic()
+    typed = shell.type(command, "--bootstrap", lost.bootstrap)
+    assert time.monotonic() - started_at < SECONDS
+    assert LOST in typed.out + typed.err

@@ -375,6 +375,8 @@ def test_a_certificate_that_has_expired_on_one_broker(
     fixes = {row["rule"]: row["fix"] for row in of_broker_2}
     renew = ["# renew it, and make the broker load the new one"]
     assert fixes["advertised-unreachable"] == renew, "what it advertises is right"
+    criticals = [row["rule"] for row in document["findings"] if row["severity"] == "critical"]
+    assert criticals[0] == "advertised-unreachable", "it is no loopback"
     (row,) = [row for row in of_broker_2 if row["rule"] == "certificate-expires"]
     assert row["severity"] == "critical"
     assert row["seen"].startswith(f"the certificate of {secured.at('MIXED', 2)} expired at ")

@@ -197,6 +197,42 @@ def test_a_snapshot_that_cannot_be_made_names_the_cause(
     assert SITUATIONS[listener][0][3] in typed.err
 
 
+@pytest.mark.parametrize("listener", ["ELSEWHERE", "CONTROLLERS"])
+def test_a_cluster_that_no_file_names_is_looked_at_all_the_same(
+    astray: Astray, shell: CommandLine, listener: str
+) -> None:
+    """Its id is what the bootstrap address says, and nobody is asked where brokers advertise."""
+    where = ("--bootstrap", astray.bootstrap(listener))
+    cause = SITUATIONS[listener][0]
+    for command in ("doctor", "audit"):
+        typed = shell.type(command, *where, "--json")
+        assert typed.code == 1, typed.err
+        rows = json.loads(typed.out)["findings"]
+        assert (rows[0]["severity"], rows[0]["rule"]) == cause[:2]
+    said = shell.type("audit", *where).out
+    assert f"such as: broker {IDS[0]}" in said or cause[3] in said
+    assert "no bootstrap address answered" not in said
+    first, *_ = said.splitlines()
+    assert "rules could not run: " in first and "\n  " not in first
+    typed = shell.type("snapshot", *where)
+    assert typed.code == 3
+    assert "can be made: " in typed.err and cause[3] in typed.err
+
+
+def test_the_port_of_another_listener_is_corrected_at_the_broker(
+    astray: Astray, shell: CommandLine
+) -> None:
+    """The settings of the client are right: it came this far with them."""
+    shell.configure(astray.bootstrap("CONTROLLERS"))
+    for command in ("doctor", "audit"):
+        (row,) = [
+            row for row in findings(shell, command) if row["rule"] == "advertised-unreachable"
+        ]
+        assert "name the port" not in row["seen"]
+        assert row["fix"][0] == "# server.properties of broker 2, then restart it:"
+        assert "CONTROLLERS://HOST-THAT-CLIENTS-RESOLVE:" in row["fix"][-1]
+
+
 def test_a_line_for_server_properties_names_the_listeners_of_the_broker(
     astray: Astray, shell: CommandLine
 ) -> None:

@@ -16,8 +16,6 @@ from counterpoise.model.kafka import ConfigSource
 from counterpoise.model.safe_text import shell_word
 
 _SERVER: Final = '--bootstrap-server "$BOOTSTRAP"'
-# Before commands that change nothing, where there is nothing to paste that mends the finding.
-LOOK: Final = "# shows more, and changes nothing:"
 KEYS_MAP_ANEW: Final = (
     "adding partitions changes which partition a key maps to: records of one key are then in two "
     "partitions, and compacted topics and stateful consumers keep both"

@@ -37,8 +37,14 @@ def causes_of(facts: AuditFacts, rows: Ints) -> tuple[str, ...]:
 
 
 def causes_among(facts: AuditFacts, node_ids: Iterable[int]) -> tuple[str, ...]:
-    """Return these nodes as causes, if all of them are brokers that are down; else nothing."""
+    """Return these nodes as causes, if all of them are brokers that are down; else nothing.
+
+    Voters that are stopped explain themselves where the quorum has no leader: nobody fences them.
+    """
     node_ids = sorted(node_ids)
+    quorum = facts.endpoints.quorum
+    if node_ids and quorum is not None and quorum.stopped_voters.issuperset(node_ids):
+        return (subjects.QUORUM,)
     if not facts.brokers_down.issuperset(node_ids):
         return ()
     return tuple(map(subjects.broker, node_ids))

@@ -242,6 +242,8 @@ class _Printer:
         head = Text(f"{group.severity:<8}  ", style=_STYLES.get(group.severity, ""))
         head.append(f"{group.rule}  {group.in_words}  ({self._since(group)})", style="default")
         self.console.print(head, soft_wrap=True)
+        if len(group.findings) > 1:
+            self._line(f"    such as: {group.findings[0].finding.summary}")
         for consequence in group.consequences:
             self._line(f"  and so {consequence.rule}: {consequence.in_words}")
         if group.severity is not Severity.UNKNOWN:
@@ -252,6 +254,8 @@ class _Printer:
         return "new" if is_new else f"since {group.since:%Y-%m-%d}"
 
     def _print_fix(self, group: FindingGroup) -> None:
+        if not group.has_mending_lines:
+            self._line(f"    # {group.text.how}")
         shown = group.fix[:_MAX_LINES]
         if self.addresses and any(_BOOTSTRAP in line for line in shown):
             self._line(f"    {_BOOTSTRAP[1:]}={shell_word(self.addresses)}")

@@ -268,10 +268,13 @@ def _print_certificates(console: Console, connectivity: ConnectivityCheck) -> No
 
 def _print_findings(console: Console, examined: Examination) -> None:
     console.print()
-    for finding in examined.findings[:_MAX_ROWS]:
+    for finding in [one for one in examined.findings if not one.causes][:_MAX_ROWS]:
         line = Text(f"{finding.severity}: ", style=_STYLES.get(finding.severity, "dim"))
         line.append_text(Text(finding.summary))
         console.print(line, soft_wrap=True)
+        for consequence in examined.findings:
+            if finding.subject in consequence.causes:
+                console.print(Text(f"  and so {consequence.summary}"), soft_wrap=True)
         for fix in finding.fix:
             console.print(Text(f"    {fix}"), soft_wrap=True)
     if more := _more(len(examined.findings)):

@@ -62,6 +62,7 @@ class ConnectionStage(StrEnum):
 
 NO_RESPONSE: Final = "no response within"
 _BEFORE_THE_BROKER: Final = (ConnectionStage.RESOLVE, ConnectionStage.TCP)
+_OF_THE_PROTOCOL: Final = (ConnectionStage.API_VERSIONS, ConnectionStage.METADATA)
 _AS_NAMED: Final = "put right what the failed step names, in these settings or at that listener"
 
 
@@ -163,6 +164,17 @@ class EndpointCheck:
         return failed.detail.partition("; ")[2] or _AS_NAMED
 
     @property
+    def is_of_another_listener(self) -> bool:
+        """Return whether the port belongs to something else than a listener for these security
+        settings: to a listener with another protocol, a controller, another service.
+        """
+        failed = self.failed_stage
+        if failed is None or self.remedy in ("", _AS_NAMED):
+            return False
+        has_no_tls = failed.stage is ConnectionStage.TLS and self.certificate is None
+        return has_no_tls or failed.stage in _OF_THE_PROTOCOL
+
+    @property
     def cluster_id(self) -> str | None:
         """Return the id of the cluster behind this address; None if there was no metadata."""
         return self.metadata.cluster_id if self.metadata else None
@@ -208,6 +220,12 @@ class QuorumCheck:
     def is_lost(self) -> bool:
         """Return whether no broker reaches an active controller."""
         return bool(self.unanswered) and not self.answered
+
+    @property
+    def stopped_voters(self) -> frozenset[int]:
+        """Return the ids of the voters at whose address nobody listens."""
+        voters = [voter for voter in self.voters if voter.is_listening is False]
+        return frozenset(voter.node_id for voter in voters if voter.node_id is not None)
 
 
 @dataclass(frozen=True, slots=True)

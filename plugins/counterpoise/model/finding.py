@@ -99,6 +99,10 @@ class Evidence:
     total: int
 
 
+# Before commands that change nothing, where there is nothing to paste that mends the finding.
+LOOK: Final = "# shows more, and changes nothing:"
+
+
 @dataclass(frozen=True, slots=True)
 class RuleText:
     """A rule's texts, as pages print them."""

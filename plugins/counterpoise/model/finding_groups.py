@@ -18,6 +18,7 @@ from typing import Final
 from counterpoise.model import subjects
 from counterpoise.model.finding import (
     CAUSE_RULES,
+    LOOK,
     AuditReport,
     ReportedFinding,
     RuleText,
@@ -87,7 +88,8 @@ class FindingGroup:
         if len(self.findings) > 1:
             return f"{self.title}, {self.subjects_in_words}"
         finding = self.findings[0].finding
-        is_said = finding.subject in finding.summary or finding.subject in _OF_THE_WHOLE
+        is_said = subjects.is_named_in(finding.summary, finding.subject)
+        is_said |= finding.subject in _OF_THE_WHOLE
         return finding.summary if is_said else f"{finding.subject}: {finding.summary}"
 
     @property
@@ -95,6 +97,12 @@ class FindingGroup:
         """Return the lines to paste for all of them; what several findings share, once."""
         fixes = dict.fromkeys(reported.finding.fix for reported in self.findings)
         return tuple(chain.from_iterable(fixes))
+
+    @property
+    def has_mending_lines(self) -> bool:
+        """Return whether something can be pasted, or is said to be done; lines may only show."""
+        has_plan = any(reported.finding.plan for reported in self.findings)
+        return has_plan or bool(self.fix and self.fix[0] != LOOK)
 
 
 def groups_of(

@@ -16,6 +16,7 @@ CLUSTER: Final = "cluster"
 QUORUM: Final = "quorum"
 CLUSTER_DEFAULT: Final = "cluster default"  # the dynamic broker configs that hold for all brokers
 SERVER_PROPERTIES: Final = "server.properties"
+_NAMED_ALONE: Final = ("config", "endpoint", "bootstrap address")
 
 
 def broker(broker_id: int) -> str:
@@ -65,6 +66,12 @@ def bootstrap_address(address: str) -> str:
 
 def config(key: str) -> str:
     return f"config {key}"
+
+
+def is_named_in(text: str, subject: str) -> bool:
+    """Return whether a text has the subject, or at least the name of a config or an address."""
+    kind, name = subject.rpartition(" ")[::2]
+    return subject in text or (kind in _NAMED_ALONE and name in text)
 
 
 def waiver(rule_id: str, patterns: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.unavailable_data import SNAPSHOT, data_not_available
 from counterpoise.errors import (
     ClusterError,
+    ClusterUnreachableError,
     NotPermittedError,
     RetriableClusterError,
 )
@@ -92,8 +93,12 @@ def open_findings(facts: AuditFacts) -> list[Finding]:
     """Return what the rules that need no snapshot find and nobody waived, the worst first."""
     rules = (*RULES_WITHOUT_SNAPSHOT, data_not_available)
     report = auditing.compare(None, auditing.find(facts, rules), facts, rules)
-    findings = [reported.finding for reported in report.open]
-    return [finding for finding in findings if finding.subject != SNAPSHOT]
+    what_to_do = {rule.id: (f"# {rule.how}",) for rule in rules}
+    return [
+        replace(reported.finding, fix=reported.finding.fix or what_to_do[reported.finding.rule])
+        for reported in report.open
+        if reported.finding.subject != SNAPSHOT
+    ]
 
 
 def _missing_permissions(
@@ -238,11 +243,15 @@ def facts_without_snapshot(
         connectivity,
         metadata,
         snapshot_id=snapshot_id,
-        failure=str(failure),
+        failure=_in_one_line(failure),
     )
     if not _causes(facts):
         raise failure
     return facts
+
+
+def _in_one_line(failure: ClusterError) -> str:
+    return failure.in_one_line if isinstance(failure, ClusterUnreachableError) else str(failure)
 
 
 def with_cause(installation: Installation, cluster: str, failure: ClusterError) -> ClusterError:

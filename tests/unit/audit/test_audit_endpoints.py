@@ -196,9 +196,14 @@ def test_an_endpoint_that_is_not_reached_names_what_cannot_be_used() -> None:
     assert "kafka3.internal:9092: resolve: name not known" in finding.summary
     assert "4 topics" in finding.summary
     assert finding.fix[-1] == "# advertised.listeners=CLIENT://HOST-THAT-CLIENTS-RESOLVE:9092"
-    refused = endpoint("broker-3:9092", failed=ConnectionStage.TLS, said="it expired; renew it")
+    shown = Certificate("CN=kafka", "CN=ca", ("broker-3",), NOW - timedelta(days=1), True)
+    tls = ConnectionStage.TLS
+    refused = endpoint("broker-3:9092", failed=tls, said="it expired; renew it", certificate=shown)
     finding = findings_of("advertised-unreachable", with_advertised(3, refused))[0]
     assert finding.fix == ("# renew it",), "what the broker advertises is right"
+    plain = endpoint("broker-3:9092", failed=tls, said="it does not speak TLS; name a TLS port")
+    finding = findings_of("advertised-unreachable", with_advertised(3, plain))[0]
+    assert "advertised.listeners=" in finding.fix[-1], "it is the port of another listener"
     assert subjects("advertised-unreachable", with_advertised(3, None)) == [
         ("broker 3", Severity.UNKNOWN)
     ]

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.audit.commands import LOOK, describe_topic, kafka, unregister
+from counterpoise.audit.commands import describe_topic, kafka, unregister
 from counterpoise.audit.facts import PARTITION_ROW, AuditFacts, PartitionColumns, read_partitions
 from counterpoise.audit.outage import causes_among, causes_of
 from counterpoise.audit.rule import (
@@ -34,7 +34,7 @@ from counterpoise.audit.unavailable_data import LOG_DIRS, unavailable
 from counterpoise.model import subjects
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import NOBODY, Ints
-from counterpoise.model.finding import Evidence, WantedPlan
+from counterpoise.model.finding import LOOK, Evidence, WantedPlan
 from counterpoise.model.grouping import grouped
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity

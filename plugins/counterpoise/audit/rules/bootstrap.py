@@ -12,14 +12,14 @@ resolve to; behind a load balancer it is not known.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from counterpoise.audit.commands import LOOK, counterpoise
+from counterpoise.audit.commands import counterpoise
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.outage import causes_among
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import EndpointCheck, MetadataResponse
-from counterpoise.model.finding import Evidence
+from counterpoise.model.finding import LOOK, Evidence
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, join_names, pluralize, verb
 
@@ -193,8 +193,9 @@ def _addresses_of_removed_brokers(facts: AuditFacts) -> dict[str, int]:
 
 
 def _list_without(facts: AuditFacts, address: str) -> tuple[str, ...]:
-    addresses = [check.address for check in facts.endpoints.bootstrap]
-    others = [other for other in addresses if other != address]
+    """Return the list without this address, and without others that do not respond."""
+    responding = [check.address for check in facts.endpoints.bootstrap if check.is_reachable]
+    others = [other for other in responding if other != address]
     return (_OF_CLIENTS, f"bootstrap.servers={','.join(others)}") if others else ()
 
 

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from counterpoise.audit.commands import LOOK, add_config, kafka
+from counterpoise.audit.commands import add_config, kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import CheckResult, evidence, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.finding import Evidence
+from counterpoise.model.finding import LOOK, Evidence
 from counterpoise.model.inspection import (
     LEAST_LAG,
     USED_UP_PERCENT,

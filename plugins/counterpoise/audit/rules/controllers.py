@@ -14,13 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from counterpoise.audit.commands import LOOK
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.outage import causes_among
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.connectivity import VOTERS, QuorumCheck, VoterCheck
-from counterpoise.model.finding import Evidence
+from counterpoise.model.finding import LOOK, Evidence
 from counterpoise.model.inspection import InspectionItem, Quorum, QuorumNode
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, join_names, pluralize, verb

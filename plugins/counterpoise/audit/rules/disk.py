@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.audit.commands import LOOK, add_config, kafka, to_fill_in
+from counterpoise.audit.commands import add_config, kafka, to_fill_in
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import (
     MAX_EVIDENCE_ROWS,
@@ -40,7 +40,7 @@ from counterpoise.model.columns import (
     numbers_of,
     positions_in,
 )
-from counterpoise.model.finding import Evidence, WantedPlan
+from counterpoise.model.finding import LOOK, Evidence, WantedPlan
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import by_disk
 from counterpoise.model.load import DiskForecast, Outlook

@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from counterpoise.audit.commands import LOOK, add_config, delete_config, kafka
+from counterpoise.audit.commands import add_config, delete_config, kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule
 from counterpoise.model import subjects
+from counterpoise.model.finding import LOOK
 from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import RATE_KEYS, ConfigSource, ConfigValue

@@ -17,6 +17,7 @@ from typing import Final
 
 from counterpoise.audit.commands import to_fill_in
 from counterpoise.audit.facts import AuditFacts
+from counterpoise.audit.outage import causes_among
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.audit.rules.bootstrap import stage_table
 from counterpoise.model import subjects
@@ -24,6 +25,7 @@ from counterpoise.model.connectivity import (
     EXPIRY_DAYS,
     EXPIRY_PERCENT,
     Certificate,
+    ConnectionStage,
     EndpointCheck,
 )
 from counterpoise.model.finding import Evidence
@@ -116,8 +118,16 @@ def advertised_loopback(facts: AuditFacts) -> Iterator[CheckResult]:
     text = "advertises {}: on every client that is the client's own machine"
     for broker_id, result in _brokers_advertising(facts, is_local, text):
         check = facts.endpoints.advertised.get(broker_id)
-        is_unusable = check is None or (is_local(_host_of(check)) and not check.is_as_expected)
-        yield result if is_unusable else replace(result, severity=Severity.WARNING)
+        is_unusable = check is None or (is_local(_host_of(check)) and not _responds(check))
+        severity = Severity.CRITICAL if is_unusable else Severity.WARNING
+        causes = causes_among(facts, [broker_id]) if is_unusable else ()
+        yield replace(result, severity=severity, causes=causes)
+
+
+def _responds(check: EndpointCheck) -> bool:
+    """Return whether the broker responds, if only to refuse us: its certificate has expired, say."""
+    is_refused = bool(check.remedy) and not check.is_of_another_listener
+    return check.is_as_expected or is_refused
 
 
 @rule(
@@ -187,15 +197,26 @@ def advertised_unreachable(facts: AuditFacts) -> Iterator[CheckResult]:
             f"; it leads partitions of {pluralize(len(topics), 'topic')} that clients cannot use: "
             f"{join_names(topics)}"
         )
+        # The settings suit the listener that the bootstrap list leads to, and so all others of it.
+        is_refused = bool(check.remedy) and not check.is_of_another_listener
+        reason = check.failure if is_refused else check.failure.partition("; ")[0]
         yield CheckResult(
             subjects.broker(broker_id),
-            f"broker {broker_id} advertises {check.address}: {check.failure}"
-            f"{affected if topics else ''}",
+            f"broker {broker_id} advertises {check.address}: {reason}{affected if topics else ''}",
             stage_table(check),
             fix=(f"# {check.remedy}",)
-            if check.remedy
-            else _advertise(facts, broker_id, [check.address]),
+            if is_refused
+            else (*_start(check, broker_id), *_advertise(facts, broker_id, [check.address])),
+            causes=causes_among(facts, [broker_id]),
         )
+
+
+def _start(check: EndpointCheck, broker_id: int) -> tuple[str, ...]:
+    """Return what to do where the address may be right, and the broker is not running."""
+    failed = check.failed_stage
+    if failed is None or failed.stage is not ConnectionStage.TCP:
+        return ()
+    return (f"# if broker {broker_id} does not run, start it; if it does:",)
 
 
 def _shared_addresses(facts: AuditFacts) -> set[str]:
