@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import LEADER_RATE
 from dev import local_kafka
 from dev.local_kafka import (
     BrokerSpec,
@@ -62,6 +63,7 @@ PROPERTIES: Final = {
     **{key: bad for key, bad, _ in MISTAKES.values()},
     TRANSACTIONS_MIN_ISR: "3",
     SHARES_MIN_ISR: "2",
+    LEADER_RATE: "1000000",
 }
 TEMPORARY: Final = "log-dirs-temporary"
 OPEN: Final = "acl-for-everybody"
@@ -195,6 +197,14 @@ def test_factors_that_three_brokers_can_give(
     assert {subject: row["evidence"]["rows"] for subject, row in found.items()} == {
         "config log.dirs": [["3", str(temporary)]]
     }
+
+
+def test_a_throttle_rate_in_server_properties(kafka: LocalKafka, shell: CommandLine) -> None:
+    (row,) = found_by(shell, "throttle-rate-of-all-brokers").values()
+    assert row["seen"] == (
+        f"server.properties of brokers 1, 2, 3 sets {LEADER_RATE}, which has no effect there"
+    )
+    assert row["fix"] == ["# server.properties of brokers 1, 2, 3:", f"# remove {LEADER_RATE}"]
 
 
 def test_an_upgrade_is_finished_by_the_commands_that_are_printed(

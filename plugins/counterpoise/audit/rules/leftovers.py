@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise.audit.commands import (
-    LOOK,
     add_config,
     cancel_reassignments,
     counterpoise,
@@ -29,12 +28,13 @@ from counterpoise.audit.figures import moving
 from counterpoise.audit.rule import CheckResult, Need, bytes_in_words, evidence, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.finding import LOOK
 from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
-from counterpoise.model.kafka import CORDONED_LOG_DIRS, RATE_KEYS
+from counterpoise.model.kafka import CORDONED_LOG_DIRS, RATE_KEYS, ConfigSource
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import THROTTLES, rows_of
-from counterpoise.model.words import join_ids, pluralize, verb
+from counterpoise.model.words import join_ids, list_brokers, pluralize, verb
 from counterpoise.units import format_moment, format_seconds
 
 _CORDONED: Final = CORDONED_LOG_DIRS
@@ -103,14 +103,15 @@ def _deletion(kind: str, name: str, keys: Sequence[str]) -> tuple[str, ...]:
 @rule(
     "throttle-rate-of-all-brokers",
     Severity.INFO,
-    title="A throttle rate as the default of all brokers",
-    why="It is in force on each broker without a rate of its own: whatever is throttled, by "
-    "whatever tool, is held to it, and catches up no faster. Brokers before KAFKA-10190 was mended "
-    "show it, and throttle nothing.",
+    title="A throttle rate as the default of all brokers, or in server.properties",
+    why="The default is in force on each broker without a rate of its own: whatever is throttled, "
+    "by whatever tool, is held to it, and catches up no faster. Brokers before KAFKA-10190 was "
+    "mended show it, and throttle nothing. A rate in server.properties never has an effect, "
+    "whatever the person believed who wrote it.",
     how="Delete it where nobody wants it. Counterpoise sets rates on each broker where it needs "
     "them, never one above this default, and removes them again.",
     source="https://issues.apache.org/jira/browse/KAFKA-10190",
-    needs={InspectionItem.CLUSTER_DEFAULTS},
+    needs={InspectionItem.CLUSTER_DEFAULTS, InspectionItem.BROKER_CONFIGS},
 )
 def throttle_rate_of_all_brokers(facts: AuditFacts) -> Iterator[CheckResult]:
     cluster_defaults = facts.inspection.cluster_defaults
@@ -122,6 +123,21 @@ def throttle_rate_of_all_brokers(facts: AuditFacts) -> Iterator[CheckResult]:
             "without a rate of its own",
             evidence(("key", "value"), rates.items()),
             fix=(delete_config("brokers", None, rates),),
+        )
+    rows = [
+        (broker_id, key, config.value)
+        for key in RATE_KEYS
+        for broker_id, config in facts.values_of(key).items()
+        if config.source is ConfigSource.STATIC_BROKER
+    ]
+    if rows:
+        brokers = list_brokers(sorted({broker_id for broker_id, _, _ in rows}))
+        keys = dict.fromkeys(key for _, key, _ in rows)
+        yield CheckResult(
+            subjects.SERVER_PROPERTIES,
+            f"server.properties of {brokers} sets {' and '.join(keys)}, which has no effect there",
+            evidence(("broker", "key", "value"), rows),
+            fix=(f"# server.properties of {brokers}:", *(f"# remove {key}" for key in keys)),
         )
 
 
