@@ -84,7 +84,9 @@ def test_what_is_typed_for_mixed_factors_mends_them_and_brings_nothing_new(
     kafka: LocalKafka, shell: CommandLine, tmp_path: Path
 ) -> None:
     """A lower min.insync.replicas, which the next audit would raise again, is not proposed."""
-    create_topics(kafka.bootstrap_string, [TopicSpec("mixed", [(1, 2), (2, 3)])])
+    topics = [TopicSpec("mixed", [(1, 2), (2, 3)])]
+    topics.append(TopicSpec("pair", [(1, 2)], configs={"min.insync.replicas": "3"}))
+    create_topics(kafka.bootstrap_string, topics)
     operator = Operator(kafka, tmp_path / "operator", shell.environment)
     operator.paste(
         [
@@ -102,10 +104,12 @@ def test_what_is_typed_for_mixed_factors_mends_them_and_brings_nothing_new(
     before = found(shell, kafka)
     audited = shell.type("audit", "--bootstrap", kafka.bootstrap_string)
     assert "min.insync.replicas=1" not in audited.out
-    (command,) = printed_commands(audited.out)
+    (command,) = [one for one in printed_commands(audited.out) if "replication-factor" in one]
+    of_pair = [line for line in audited.out.splitlines() if "--entity-name pair" in line]
     plan, where = "replication-factor-3.json", f"--bootstrap {kafka.bootstrap_string}"
     operator.paste(
         [
+            *of_pair,
             command,
             f"counterpoise approve {plan} {where} --rate 100MB/s --reason 'three replicas'",
             f"counterpoise execute {plan} {where}",
@@ -113,4 +117,5 @@ def test_what_is_typed_for_mixed_factors_mends_them_and_brings_nothing_new(
     )
     after = found(shell, kafka)
     assert not after - before
+    assert ("min-insync-blocks", "topic pair") in before - after
     assert {blocks, (ONE_REPLICA, "topic events-0")} <= before - after

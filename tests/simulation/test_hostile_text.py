@@ -15,6 +15,7 @@ from counterpoise import installation as installations
 from counterpoise.cli import repeating
 from counterpoise.installation import Installation
 from counterpoise.model.connectivity import ConnectivityCheck
+from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.services import approvals
 from tests.simulated_kafka.cluster import SimulatedCluster
@@ -159,7 +160,12 @@ def test_the_question_to_the_approver_lets_nothing_through(shell: CommandLine) -
     assert MARK in body
 
 
-def test_every_line_to_paste_is_one_command_with_these_words(shell: CommandLine) -> None:
+def test_every_line_to_paste_is_one_command_with_these_words(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    for topic in {key.topic for key in kafka.partitions}:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        kafka.configs.dynamic[resource] = {"retention.ms": "604800"}
     typed(shell, "audit", "--cluster", "demo", "--out", shell.folder / "audit")
     document = json.loads((shell.folder / "audit/audit.json").read_text())
     lines = [line for finding in document["findings"] for line in finding["fix"]]

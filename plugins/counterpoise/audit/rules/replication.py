@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from counterpoise.audit.commands import LOOK, add_config, delete_config, describe_topic
+from counterpoise.audit.commands import add_config, delete_config, describe_topic
 from counterpoise.audit.facts import NOT_KNOWN, AuditFacts
 from counterpoise.audit.outage import causes_among
 from counterpoise.audit.rule import (
@@ -30,7 +30,7 @@ from counterpoise.audit.rule import (
 from counterpoise.model import subjects
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.constraints import matching
-from counterpoise.model.finding import Evidence, WantedPlan
+from counterpoise.model.finding import LOOK, Evidence, WantedPlan
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import ConfigSource, ConfigValue
 from counterpoise.model.listeners import value_of
@@ -185,7 +185,7 @@ def min_insync_blocks(facts: AuditFacts) -> Iterator[CheckResult]:
     """Yield topics with two replicas or more: one replica is a finding of `replication-factor-1`.
 
     Brokers since 3.7 require no more in-sync replicas than there are replicas. A topic of mixed
-    factors gets more replicas: a lower value is too low for its partitions with three.
+    factors, or of two, gets more replicas: what is low enough before is too low for three.
     """
     yield from min_isr_unknown(facts)
     highest_factors = dict(
@@ -200,6 +200,8 @@ def min_insync_blocks(facts: AuditFacts) -> Iterator[CheckResult]:
         factor = int(partitions.factors[rows].min())
         highest = highest_factors[topic]
         is_above_factor = needed > factor
+        wanted = max(highest, min(_USUAL_FACTOR, len(facts.snapshot.live_broker_ids)))
+        lower = min(needed, wanted - 1)
         have = pluralize(len(rows), "partition has", "partitions have")
         older = "; brokers that do not cap it at the factor refuse every write"
         yield CheckResult(
@@ -208,8 +210,8 @@ def min_insync_blocks(facts: AuditFacts) -> Iterator[CheckResult]:
             f"{pluralize(factor, 'replica')}: one replica down stops writes with "
             f"acks=all{older if is_above_factor else ''}",
             _min_isr_levels(facts, [topic]),
-            fix=(add_config("topics", topic, {_MIN_ISR: factor - 1}),) if factor == highest else (),
-            plan=_plan_for_factor(facts, topic, max(needed + 1, highest)),
+            fix=() if lower == needed else (add_config("topics", topic, {_MIN_ISR: lower}),),
+            plan=_plan_for_factor(facts, topic, wanted if factor < wanted else needed + 1),
         )
 
 
