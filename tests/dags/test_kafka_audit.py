@@ -2,6 +2,7 @@
 alone.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,14 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 
 from counterpoise.installation import Installation
+from counterpoise.model.connectivity import QuorumCheck, VoterCheck
+from counterpoise.model.severity import Severity
 from counterpoise.services import audits
+from counterpoise.services.fleet import fleet
+from counterpoise.services.metrics import audit_samples
+from counterpoise.services.viewers import Viewer, Viewing
 from tests.simulated_kafka.cluster import SimulatedCluster
+from tests.support.audits import connectivity, snapshot_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,6 +66,33 @@ def test_findings_as_bad_as_the_policy_says_fail_the_task_with_their_titles(
     assert audit() == ("failed", {"due_clusters": "success", "audit0": "failed"})
     assert "warning: A broker that holds nothing (broker 3)" in capfd.readouterr().out
     assert audits.audit_report(installation, "demo"), "the report is there all the same"
+
+
+def test_a_quorum_without_a_leader_is_the_first_thing_everywhere_and_fails_by_the_policy_alone(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Brokers respond and no snapshot can be made: the audit has a report all the same."""
+    stopped = VoterCheck("127.0.0.1:1", 102, is_listening=False, detail="nobody listens there")
+    lost = QuorumCheck((), ("simulated:9092",), seconds=5.0, voters=(stopped,))
+    checked = replace(connectivity(snapshot_of(kafka)), quorum=lost)
+    monkeypatch.setattr(Installation, "check_connectivity", lambda *_, **__: checked)
+    assert audit()[0] == "success"
+    page = audits.audit_report(installation, "demo")
+    said = "no broker reaches an active controller"
+    assert "1 critical" in page and "Nothing critical" not in page
+    assert page.index(said) < page.index("could not run")
+    shown = fleet(installation, Viewing.of(installation, Viewer("admin")))
+    assert shown.audits["demo"].open_counts[Severity.CRITICAL] == 1
+    samples = audit_samples(installation, ["demo"])
+    counted = {s.labels: s.value for s in samples}
+    assert counted["demo", "critical"] == 1 and counted["demo", "unknown"] > 0
+    add_to_policy(tmp_path / "clusters.yaml", "fails_at: critical")
+    assert audit()[1]["audit0"] == "failed"
+    assert "Brokers that do not reach an active controller (quorum)" in capfd.readouterr().out
 
 
 @pytest.mark.usefixtures("dead_cluster")
