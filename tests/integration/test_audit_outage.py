@@ -12,12 +12,15 @@ from typing import Any, Final
 
 import pytest
 
+from counterpoise.model.cluster import TopicPartition
 from dev import local_kafka
 from dev.local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics
 from dev.local_processes import wait_until
 from tests.support.command_line import CommandLine
+from tests.support.connected import connected
 from tests.support.faults import NOTICED_SOON
-from tests.support.kafka_facts import ON_A_SHARED_DISK
+from tests.support.kafka_facts import ON_A_SHARED_DISK, ongoing_reassignments
+from tests.support.pasting import Operator
 
 SECONDS: Final = 180.0
 CAUSES: Final = [("broker-fenced", "broker 2"), ("log-dir-offline", "broker 3")]
@@ -114,6 +117,20 @@ def test_causes_stand_first_and_what_follows_stands_below_them(shell: CommandLin
     (below_min_isr, *_) = (line for line in lines if "partitions-under-min-isr" in line)
     assert below_min_isr.startswith("  and so ") and " topics: " in below_min_isr
     assert len(lines) < 40, "a screen"
+
+
+def test_a_reassignment_that_waits_for_a_dead_broker(
+    outage: LocalKafka, shell: CommandLine, tmp_path: Path
+) -> None:
+    """Without a history, too: nothing is ever copied to it."""
+    create_topics(outage.bootstrap_string, [TopicSpec("stuck", [(1, 4)])])
+    with connected(outage) as admin:
+        assert not admin.alter_reassignments({TopicPartition("stuck", 0): (1, 2)}).errors
+    first = findings_of_the_outage(shell)["findings"][0]
+    assert first["seen"].endswith(", and 1 reassignment waits for it")
+    assert ongoing_reassignments(outage)
+    Operator(outage, tmp_path / "operator").paste(first["fix"])
+    assert not ongoing_reassignments(outage)
 
 
 def test_a_saved_snapshot_is_audited_without_the_cluster(shell: CommandLine) -> None:

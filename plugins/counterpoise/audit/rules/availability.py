@@ -10,6 +10,7 @@ the history.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,8 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.audit.commands import describe_topic, kafka, unregister
+from counterpoise.audit.commands import (
+    cancel_reassignments,
+    delete_config,
+    describe_topic,
+    kafka,
+    unregister,
+)
 from counterpoise.audit.facts import PARTITION_ROW, AuditFacts, PartitionColumns, read_partitions
+from counterpoise.audit.figures import moving
 from counterpoise.audit.outage import causes_among, causes_of
 from counterpoise.audit.rule import (
     MAX_EVIDENCE_ROWS,
@@ -32,13 +40,16 @@ from counterpoise.audit.rule import (
 from counterpoise.audit.rules.replication import min_isr_unknown
 from counterpoise.audit.unavailable_data import LOG_DIRS, unavailable
 from counterpoise.model import subjects
-from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.model.finding import LOOK, Evidence, WantedPlan
 from counterpoise.model.grouping import grouped
+from counterpoise.model.kafka import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+from counterpoise.model.listeners import ADVERTISED, between_brokers, listeners_of, value_of
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import list_brokers, pluralize, verb
+from counterpoise.model.tables import THROTTLES, rows_of
+from counterpoise.model.words import join_names, list_brokers, pluralize, verb
 from counterpoise.units import format_moment
 
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
@@ -114,13 +125,15 @@ def partitions_under_replicated(facts: AuditFacts) -> Iterator[CheckResult]:
         is_on_broker = partitions.replicas == broker_id
         rows = np.flatnonzero((is_missing & is_on_broker).any(axis=1))
         is_live = broker_id in live_broker_ids
-        state = "" if is_live else ", which is not live"
+        state = "" if is_live else ", which is not live,"
+        obstacle = _obstacle(facts, rows)
+        lack = verb(len(rows), "lacks", "lack")
         yield CheckResult(
             subjects.broker(broker_id),
-            f"{_partitions_in_topics(partitions, rows)} lack broker {broker_id}{state}, "
-            "in their ISR",
+            f"{_partitions_in_topics(partitions, rows)} {lack} broker {broker_id}{state} "
+            f"in their ISR{obstacle.text}",
             _topic_partition_table(partitions, rows),
-            fix=(LOOK, kafka(*_DESCRIBE, "--under-replicated-partitions")),
+            fix=(*obstacle.fix, LOOK, kafka(*_DESCRIBE, "--under-replicated-partitions")),
             plan=None if is_live else WantedPlan(Goal.REPAIR),
             causes=causes_among(facts, [broker_id]),
         )
@@ -144,12 +157,13 @@ def partitions_under_min_isr(facts: AuditFacts) -> Iterator[CheckResult]:
     for topic, rows in partitions.by_topic(is_below & has_leader):
         min_insync = partitions.min_insync[partitions.topic_of[rows[0]]]
         have = verb(len(rows), "has", "have")
+        obstacle = _obstacle(facts, rows)
         yield CheckResult(
             subjects.topic(topic),
             f"{pluralize(len(rows), 'partition')} of topic {topic} {have} fewer than {min_insync} "
-            "in-sync replicas: producers with acks=all are refused",
+            f"in-sync replicas: producers with acks=all are refused{obstacle.text}",
             evidence(PARTITION_ROW, map(partitions.row, rows), len(rows)),
-            fix=(LOOK, describe_topic(topic, "--under-min-isr-partitions")),
+            fix=(*obstacle.fix, LOOK, describe_topic(topic, "--under-min-isr-partitions")),
             causes=causes_of(facts, rows),
         )
 
@@ -173,14 +187,87 @@ def partitions_at_min_isr(facts: AuditFacts) -> Iterator[CheckResult]:
     rows = np.flatnonzero(is_at_min & lacks_replica)
     if len(rows):
         lost = verb(len(rows), "has lost a replica and is", "have lost a replica and are")
+        obstacle = _obstacle(facts, rows)
         yield CheckResult(
             subjects.CLUSTER,
             f"{_partitions_in_topics(partitions, rows)} {lost} at min.insync.replicas: when one "
-            "more is out of sync, producers with acks=all are refused",
+            f"more is out of sync, producers with acks=all are refused{obstacle.text}",
             _topic_partition_table(partitions, rows),
-            fix=(LOOK, kafka(*_DESCRIBE, "--at-min-isr-partitions")),
+            fix=(*obstacle.fix, LOOK, kafka(*_DESCRIBE, "--at-min-isr-partitions")),
             causes=causes_of(facts, rows),
         )
+
+
+# -- what keeps replicas on live brokers out of sync
+
+
+@dataclass(frozen=True, slots=True)
+class _Obstacle:
+    """What keeps replicas out of sync: the end of a sentence, and lines to paste; may be empty."""
+
+    text: str = ""
+    fix: tuple[str, ...] = ()
+
+
+def _obstacle(facts: AuditFacts, rows: Ints) -> _Obstacle:
+    """Return the obstacle that explains all of the rows, where the brokers they lack are live."""
+    partitions = facts.partitions
+    lacked = np.unique(partitions.replicas[rows][partitions.out_of_sync()[rows]]).tolist()
+    if not lacked or not set(facts.snapshot.live_broker_ids).issuperset(lacked):
+        return _Obstacle()
+    leaders = np.unique(partitions.leaders[rows]).tolist()
+    topics = [partitions.topics[number] for number in np.unique(partitions.topic_of[rows])]
+    throttle = _throttle_left_behind(facts, topics, lacked, leaders)
+    if throttle.text or not _leaders_that_nobody_follows(facts).issuperset(leaders):
+        return throttle
+    where = [address for leader in leaders for address in _advertised_to_brokers(facts, leader)]
+    at = f" at {join_names(where)}" if where else ""
+    return _Obstacle(
+        f"; no replica keeps up with {list_brokers(leaders)}",
+        (f"# check that other brokers reach {list_brokers(leaders)}{at}: their logs say why not",),
+    )
+
+
+def _throttle_left_behind(
+    facts: AuditFacts, topics: Sequence[str], followers: Sequence[int], leaders: Sequence[int]
+) -> _Obstacle:
+    """Return the throttle of these topics at all of the followers, or at all of the leaders."""
+    throttles = rows_of(facts.snapshot.throttles, *THROTTLES.names)
+    is_set = {(kind, name, key) for kind, name, key, value in throttles if value}
+    if facts.active_run_id or moving(facts.snapshot.partitions).num_rows:
+        return _Obstacle()
+    for rate, replicas, brokers in (
+        (FOLLOWER_RATE, FOLLOWER_REPLICAS, followers),
+        (LEADER_RATE, LEADER_REPLICAS, leaders),
+    ):
+        needed = {("broker", str(broker_id), rate) for broker_id in brokers}
+        needed |= {("topic", topic, replicas) for topic in topics}
+        if needed <= is_set:
+            return _Obstacle(
+                f"; a throttle that was left behind on {list_brokers(brokers)} holds them back",
+                tuple(delete_config("brokers", broker_id, (rate,)) for broker_id in brokers),
+            )
+    return _Obstacle()
+
+
+def _leaders_that_nobody_follows(facts: AuditFacts) -> set[int]:
+    """Return leaders without any follower in sync, where followers of others are in sync."""
+    partitions = facts.partitions
+    has_followers = (partitions.wanted > 1) & partitions.is_isr_known
+    has_leader = has_followers & (partitions.leaders != NOBODY)
+    followed = set(partitions.leaders[has_leader & (partitions.in_sync > 1)].tolist())
+    return set(partitions.leaders[has_leader].tolist()) - followed if followed else set()
+
+
+def _advertised_to_brokers(facts: AuditFacts, broker_id: int) -> list[str]:
+    """Return `INTERNAL://kafka-2:9094`, where other brokers replicate from; [] if not known."""
+    configs = facts.inspection.broker_configs.get(broker_id, {})
+    name = between_brokers(configs).upper()
+    return [
+        f"{name}://{listener.endpoint_in_config}"
+        for listener in listeners_of(value_of(configs, ADVERTISED))
+        if listener.name == name
+    ]
 
 
 def _isr_unknown(facts: AuditFacts) -> Iterator[CheckResult]:
@@ -245,13 +332,34 @@ def broker_fenced(facts: AuditFacts) -> Iterator[CheckResult]:
             continue
         replica_count = int((replicas == broker_id).sum())
         held = pluralize(replica_count, "replica")
+        moves = _moves_to(facts, broker_id)
+        wait = pluralize(len(moves), "reassignment waits", "reassignments wait")
         yield CheckResult(
             subjects.broker(broker_id),
-            f"broker {broker_id} is not live; it holds {held}",
-            fix=_start_or_replace(broker_id, is_empty=not replica_count),
+            f"broker {broker_id} is not live; it holds {held}"
+            f"{f', and {wait} for it' if moves else ''}",
+            fix=(*_start_or_replace(broker_id, is_empty=not replica_count), *_cancelled(moves)),
             plan=WantedPlan(Goal.REPAIR) if replica_count else None,
             severity=Severity.CRITICAL if replica_count else Severity.WARNING,
         )
+
+
+def _moves_to(facts: AuditFacts, broker_id: int) -> list[TopicPartition]:
+    """Return the partitions that somebody moves to a broker; not those of a run of ours."""
+    if facts.active_run_id:
+        return []
+    partitions = facts.partitions
+    rows = np.flatnonzero((partitions.adding == broker_id).any(axis=1))
+    return [
+        TopicPartition(partitions.topics[partitions.topic_of[row]], int(partitions.numbers[row]))
+        for row in rows
+    ]
+
+
+def _cancelled(moves: Sequence[TopicPartition]) -> tuple[str, ...]:
+    if not moves:
+        return ()
+    return ("# or end the reassignments that wait for it:", *cancel_reassignments(moves))
 
 
 def _start_or_replace(broker_id: int, *, is_empty: bool) -> tuple[str, ...]:
