@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -121,6 +122,23 @@ def test_a_cluster_that_no_file_names_is_audited_by_its_addresses(shell: Command
     assert typed.code == 0
     assert "leftover-throttle" in typed.out
     assert (shell.folder / "store/reports/kafka-picture-id/audit.html").exists()
+
+
+def test_a_tool_of_kafka_is_given_no_address_of_another_cluster(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = connectivity(snapshot_of(kafka))
+    own = checked.bootstrap[0]
+    assert own.metadata is not None
+    elsewhere = replace(own.metadata, cluster_id="another")
+    checked = replace(
+        checked,
+        bootstrap=(own, replace(own, address="other.invalid:9092", metadata=elsewhere)),
+    )
+    monkeypatch.setattr(installation.Installation, "check_connectivity", lambda *_: checked)
+    typed = shell.type("audit", "--bootstrap", f"{own.address},other.invalid:9092")
+    assert "bootstrap-other-cluster" in typed.out
+    assert f"    BOOTSTRAP={own.address}" in typed.out.splitlines()
 
 
 def test_trouble_has_one_message_and_its_code(

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from counterpoise.cli.common import (
 from counterpoise.cli.output_files import path_argument, write_text
 from counterpoise.errors import InputError, RefusedError, StoreError
 from counterpoise.installation import now_utc
+from counterpoise.model import subjects
 from counterpoise.model.finding import AuditReport, ReportedFinding, from_json
 from counterpoise.model.finding_groups import FindingGroup
 from counterpoise.model.grouping import grouped
@@ -35,6 +37,7 @@ from counterpoise.views.audit_junit import audit_junit
 
 _FOUND: Final = 1
 _NEW: Final = "new"
+_ELSEWHERE: Final = "bootstrap-other-cluster"
 _FORMATS: Final = ("text", "json", "junit")
 _FAILING: Final = tuple(Severity)
 _STYLES: Final = {
@@ -149,13 +152,23 @@ def _audit_cluster(arguments: argparse.Namespace, choice: audits.AuditChoice) ->
     with closing(installation):
         if arguments.data_docs and not snapshots.write_data_docs(installation, [name]):
             raise RefusedError(f"{name} has no snapshot yet: take one with `counterpoise snapshot`")
+        report = audits.audit(installation, name, installation.clock(), choice)
+        listed = installation.connectivity_settings(name).bootstrap_servers
         return _Audited(
-            audits.audit(installation, name, installation.clock(), choice),
+            report,
             installation.cluster(name).policy.audit,
             installation.cluster_words(name),
-            ",".join(installation.connectivity_settings(name).bootstrap_servers),
+            ",".join(_of_this_cluster(listed, report)),
             audits.audit_page(installation, name) if choice == audits.USUAL else "",
         )
+
+
+def _of_this_cluster(addresses: Iterable[str], report: AuditReport) -> Iterator[str]:
+    """Yield the addresses that Kafka's tools may use: they connect to any that they are given."""
+    elsewhere = {one.finding.subject for one in report.findings if one.finding.rule == _ELSEWHERE}
+    for address in addresses:
+        if subjects.bootstrap_address(address) not in elsewhere:
+            yield address
 
 
 def _audit_file(arguments: argparse.Namespace, choice: audits.AuditChoice) -> _Audited:

@@ -125,7 +125,7 @@ def advertised_loopback(facts: AuditFacts) -> Iterator[CheckResult]:
 
 
 def _responds(check: EndpointCheck) -> bool:
-    """Return whether the broker responds, if only to refuse us: its certificate has expired, say."""
+    """Return whether the broker responds, be it to refuse us: its certificate may have expired."""
     is_refused = bool(check.remedy) and not check.is_of_another_listener
     return check.is_as_expected or is_refused
 
