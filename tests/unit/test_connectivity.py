@@ -193,6 +193,7 @@ def test_host_names_are_compared_as_clients_do(
     ("behave", "said"),
     [
         (respond_with(HTTP_RESPONSE), "an HTTP server answers there, no Kafka broker"),
+        (respond_with(b"Zookeeper version: 3.8.4"), "a ZooKeeper server answers there, no Kafka"),
         (respond_with(b""), "does not answer as a Kafka broker does"),
         (
             respond_with(b"\x00\x00\x00\x04\x00\x00\x00\x01"),
@@ -201,7 +202,7 @@ def test_host_names_are_compared_as_clients_do(
         (respond_with(TLS_ALERT), 'it speaks TLS, but "security.protocol" is PLAINTEXT'),
         (never_respond, "no response within 0.2 s"),
     ],
-    ids=["http", "hangs up", "nonsense", "tls", "silent"],
+    ids=["http", "zookeeper", "hangs up", "nonsense", "tls", "silent"],
 )
 def test_servers_that_are_no_kafka_are_named(behave: Behaviour, said: str) -> None:
     with servers() as serve:

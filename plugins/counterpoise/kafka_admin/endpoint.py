@@ -523,7 +523,11 @@ CONNECT_TIMEOUT_SECONDS: Final = 3.0
 NO_CONNECTION: Final = (
     f"no TCP connection within {CONNECT_TIMEOUT_SECONDS:g} s; is a firewall in the way?"
 )
-_HTTP: Final = b"HTTP/"
+# What listens at ports that are taken for a broker's: a request, and how the response begins.
+_OTHER_SERVERS: Final = {
+    "an HTTP server": (b"GET / HTTP/1.0\r\n\r\n", b"HTTP/"),
+    "a ZooKeeper server": (b"srvr", b"Zookeeper version"),
+}
 _FAMILIES: Final = {"v4": socket.AF_INET, "v6": socket.AF_INET6}
 
 
@@ -556,11 +560,12 @@ def no_response_reason(address: str, settings: ConnectionSettings) -> str:
     if not uses_sasl and (mechanisms := _sasl_mechanisms(address, settings)):
         wanted = "SASL_SSL" if uses_tls else "SASL_PLAINTEXT"
         return f'it wants SASL ({mechanisms}), but "security.protocol" is {protocol}; set {wanted}'
-    if not uses_tls and _speaks_http(address):
-        return "an HTTP server answers there, no Kafka broker; name the port of a broker's listener"
+    for server, (request, response) in _OTHER_SERVERS.items():
+        if not uses_tls and _responds(address, request, response):
+            return f"{server} answers there, no Kafka broker; name the port of a broker's listener"
     return (
         "it accepts connections, but does not answer as a Kafka broker does to "
-        f'"security.protocol" {protocol}'
+        f'"security.protocol" {protocol}; name the port of a broker\'s listener for this protocol'
     )
 
 
@@ -602,11 +607,12 @@ def speaks_tls(address: str) -> bool | None:
     return True
 
 
-def _speaks_http(address: str) -> bool:
+def _responds(address: str, request: bytes, response: bytes) -> bool:
+    """Return whether the response to this request begins so."""
     try:
         with socket.create_connection(split_address(address), CONNECT_TIMEOUT_SECONDS) as plain:
-            plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            return plain.recv(len(_HTTP)) == _HTTP
+            plain.sendall(request)
+            return plain.recv(len(response)) == response
     except OSError:
         return False
 
