@@ -12,6 +12,12 @@ import pytest
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.finding import WantedPlan
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    ConfigResource,
+    ConfigResourceType,
+)
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import LOG_DIRS
@@ -149,6 +155,47 @@ def test_offline_log_dirs_are_findings_by_broker_and_unresponsive_brokers_are_un
         ("cluster", Severity.UNKNOWN)
     ]
     assert findings_of(rule, facts()) == ()
+
+
+def test_replicas_that_a_throttle_holds_back_say_which() -> None:
+    """Not while something moves, which may need the throttle."""
+    cluster = healthy("slow-0: 1 3\norders-0: 2 1", racks="1=a 2=b 3=c")
+    cluster.partitions[TopicPartition("slow", 0)].isr = {1}
+    topic = ConfigResource(ConfigResourceType.TOPIC, "slow")
+    broker = ConfigResource(ConfigResourceType.BROKER, "3")
+    cluster.configs.dynamic[topic] = {FOLLOWER_REPLICAS: "*"}
+    (without_rate,) = findings_of("partitions-under-replicated", facts(cluster))
+    assert "throttle" not in without_rate.summary
+    cluster.configs.dynamic[broker] = {FOLLOWER_RATE: "1"}
+    (finding,) = findings_of("partitions-under-replicated", facts(cluster))
+    held = "; a throttle that was left behind on broker 3 holds them back"
+    assert finding.summary == f"1 partition of 1 topic lacks broker 3 in their ISR{held}"
+    assert "--entity-name 3 --delete-config follower.replication" in finding.fix[0]
+    assert not cluster.alter_reassignments({TopicPartition("orders", 0): (2, 3)}).errors
+    (moving,) = findings_of("partitions-under-replicated", facts(cluster))
+    assert "throttle" not in moving.summary
+
+
+def test_a_leader_that_no_live_broker_follows_is_named() -> None:
+    cluster = healthy("orders-0: 2 1\norders-1: 1 3", racks="1=a 2=b 3=c")
+    cluster.partitions[TopicPartition("orders", 0)].isr = {2}
+    (finding,) = findings_of("partitions-under-replicated", facts(cluster))
+    assert finding.summary.endswith("; no replica keeps up with broker 2")
+    assert finding.fix[0].startswith("# check that other brokers reach broker 2 at ")
+    cluster.partitions[TopicPartition("orders", 1)].isr = {1}
+    found = findings_of("partitions-under-replicated", facts(cluster))
+    assert not [one for one in found if "keeps up" in one.summary], "all fall behind everywhere"
+
+
+def test_a_dead_broker_says_what_waits_for_it() -> None:
+    cluster = healthy("orders-0: 1 2\norders-1: 2 1", racks="1=a 2=b 3=c")
+    assert not cluster.alter_reassignments({TopicPartition("orders", 0): (1, 3)}).errors
+    cluster.kill_broker(3)
+    (finding,) = findings_of("broker-fenced", facts(cluster))
+    assert finding.summary.endswith(", and 1 reassignment waits for it")
+    assert "--cancel" in finding.fix[-1]
+    (ours,) = findings_of("broker-fenced", facts(cluster, active_run_id="demo-1"))
+    assert "waits" not in ours.summary
 
 
 def lagging(cluster: SimulatedCluster, *before: bool) -> AuditFacts:
