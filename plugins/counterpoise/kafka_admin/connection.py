@@ -679,6 +679,9 @@ def _address_complaint(address: str) -> str | None:
         return f'address "{address}": write host:port, and the protocol in "security.protocol"'
     if ";" in address:
         return f'address "{address}": addresses are separated by commas, not by ";"'
+    first, space, _ = address.partition(" ")
+    if space and ":" in first:
+        return f'address "{address}": addresses are separated by commas, not by spaces'
     host, colon, port = address.rpartition(":")
     if _is_ipv6(host):
         return f'address "{address}": an IPv6 address is in brackets; write "[{host}]:{port}"'

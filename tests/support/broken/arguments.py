@@ -38,6 +38,7 @@ def addresses() -> Iterator[Broken]:
         ("a b:9092", "is not host:port"),
         ("../a:9092", "is not host:port"),
         ("a:9092;b:9092", "separated by commas"),
+        ("a:9092 b:9092", "separated by commas"),
         (f"{HOSTILE}:9092", "is not host:port"),
         ("h" * 10_000 + ":9092/", "--bootstrap"),
         ("a:9092,b", '"b" has no port'),
