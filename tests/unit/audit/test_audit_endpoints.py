@@ -196,6 +196,12 @@ def test_an_endpoint_that_is_not_reached_names_what_cannot_be_used() -> None:
     assert "kafka3.internal:9092: resolve: name not known" in finding.summary
     assert "4 topics" in finding.summary
     assert finding.fix[-1] == "# advertised.listeners=CLIENT://HOST-THAT-CLIENTS-RESOLVE:9092"
+    silent = endpoint(
+        "broker-3:9092", failed=ConnectionStage.TCP, said="none; is a firewall in the way?"
+    )
+    finding = findings_of("advertised-unreachable", with_advertised(3, silent))[0]
+    assert "none; is a firewall in the way?" in finding.summary
+    assert finding.fix[0] == "# if broker 3 does not run, start it; if it does:"
     shown = Certificate("CN=kafka", "CN=ca", ("broker-3",), NOW - timedelta(days=1), True)
     tls = ConnectionStage.TLS
     refused = endpoint("broker-3:9092", failed=tls, said="it expired; renew it", certificate=shown)

@@ -197,16 +197,16 @@ def advertised_unreachable(facts: AuditFacts) -> Iterator[CheckResult]:
             f"; it leads partitions of {pluralize(len(topics), 'topic')} that clients cannot use: "
             f"{join_names(topics)}"
         )
-        # The settings suit the listener that the bootstrap list leads to, and so all others of it.
-        is_refused = bool(check.remedy) and not check.is_of_another_listener
-        reason = check.failure if is_refused else check.failure.partition("; ")[0]
+        # These settings suit the listener of the bootstrap list, which advertises the wrong port.
+        is_elsewhere = check.is_of_another_listener
+        reason = check.failure.partition("; ")[0] if is_elsewhere else check.failure
         yield CheckResult(
             subjects.broker(broker_id),
             f"broker {broker_id} advertises {check.address}: {reason}{affected if topics else ''}",
             stage_table(check),
-            fix=(f"# {check.remedy}",)
-            if is_refused
-            else (*_start(check, broker_id), *_advertise(facts, broker_id, [check.address])),
+            fix=(*_start(check, broker_id), *_advertise(facts, broker_id, [check.address]))
+            if is_elsewhere or not check.remedy
+            else (f"# {check.remedy}",),
             causes=causes_among(facts, [broker_id]),
         )
 
