@@ -208,15 +208,15 @@ def test_a_cluster_that_no_file_names_is_looked_at_all_the_same(
         typed = shell.type(command, *where, "--json")
         assert typed.code == 1, typed.err
         rows = json.loads(typed.out)["findings"]
-        assert (rows[0]["severity"], rows[0]["rule"]) == cause[:2]
+        assert cause[:2] in [(row["severity"], row["rule"]) for row in rows]
     said = shell.type("audit", *where).out
     assert f"such as: broker {IDS[0]}" in said or cause[3] in said
     assert "no bootstrap address answered" not in said
-    first, *_ = said.splitlines()
-    assert "rules could not run: " in first and "\n  " not in first
+    first, second, *_ = said.splitlines()
+    assert "rules could not run: " in first and second.startswith("critical")
     typed = shell.type("snapshot", *where)
     assert typed.code == 3
-    assert "can be made: " in typed.err and cause[3] in typed.err
+    assert " can be made: broker" in typed.err, "whatever is found first"
 
 
 def test_the_port_of_another_listener_is_corrected_at_the_broker(
