@@ -450,7 +450,9 @@ def test_a_move_that_somebody_redirected_is_named_and_cancelled_on_demand(
     refused = shell.type(*cancel)
     assert refused.code == 1 and "nobody redirects a move" in refused.err
     redirect(kafka, shell, "turned-0", (1, 2, 4))
-    assert process.wait(240) == 1, process.communicate()
+    told = " ".join(process.communicate(timeout=240)[0].split())
+    assert process.returncode == 1
+    assert "somebody else redirected 1 move of this run: turned-0; `counterpoise cancel" in told
     monkeypatch.setattr(sys, "stdin", io.StringIO("no\nyes\n"))
     refused = shell.type(*cancel)
     assert refused.code == 1 and "nothing was cancelled" in refused.err

@@ -137,6 +137,8 @@ def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(
     ground.advance(run, lambda: ground.has_event(run, "throttle gap"), "the gap is seen")
     ground.change_rate(run)
     assert ground.finish(run).state is RunState.DONE, ground.diagnosis(run)
+    (gap,) = [event for event in ground.events(run) if "throttle gap" in event]
+    assert f"broker 4: {FOLLOWER_RATE}" in gap and f"topic kept: {FOLLOWER_REPLICAS}" in gap
     assert ground.is_as_planned(run)
     assert throttles(configs(kafka)) == [f"broker 1: {LEADER_RATE}=19000"]
     outcomes = {
@@ -164,6 +166,7 @@ def test_throttle_keys_that_go_again_and_again_stop_the_run(
     ended = ground.finish(run)
     assert ended.state is RunState.HALTED, ground.diagnosis(run)
     assert "somebody else changed our throttle keys again" in ended.reason
+    assert f"(topic fought: {FOLLOWER_REPLICAS})" in ended.reason
     assert ground.is_as_before(run), "cancelled: nothing may copy without a throttle"
     assert configs(kafka) == before
     assert not ground.reassignments()

@@ -86,7 +86,7 @@ def test_a_reassignment_that_somebody_turned_around_is_theirs_and_not_cancelled(
     run.cluster.alter_reassignments({first: FIRST.replicas_before})
     theirs = run.cluster.list_reassignments()[first]
     assert theirs.adding == theirs.removing == (4,), "Kafka never ends this one"
-    with pytest.raises(HaltedError, match="somebody else is reassigning 1 partition: orders-0"):
+    with pytest.raises(HaltedError, match="somebody else redirected 1 move of this run: orders-0"):
         run.repeat(run.driver().step)
     assert run.end(run.driver()) is RunState.HALTED
     assert run.cluster.list_reassignments()[first] == theirs
@@ -251,7 +251,7 @@ def test_a_late_move_that_somebody_has_replaced_right_before_its_cancel_is_their
     stopped_after_observing(run.driver(), replace_it).step()
     assert run.cluster.list_reassignments()[first].target == theirs
     assert run.log[-1] == "1 partition changed meanwhile: observing again"
-    with pytest.raises(HaltedError, match="somebody else is reassigning 1 partition"):
+    with pytest.raises(HaltedError, match="somebody else redirected 1 move of this run"):
         run.driver().step()
     assert run.cluster.list_reassignments()[first].target == theirs
 

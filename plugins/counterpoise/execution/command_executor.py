@@ -27,10 +27,7 @@ from counterpoise.execution.commands import (
     Wait,
 )
 from counterpoise.execution.conditions import in_words
-from counterpoise.execution.events import (
-    sent_again_event,
-    throttle_gap_event,
-)
+from counterpoise.execution.events import sent_again_event
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.observe import changed_moves
 from counterpoise.execution.recorded_calls import AnyResults, RecordedCalls, name_of
@@ -168,11 +165,7 @@ class CommandExecutor:
             self._planned_lists,
         )
         taken_back = [*command.taken_back, *command.restored]
-        removed = len(command.removed_by_others)
-        settles = bool(removed) and self._ledger.run(step.run_id).state is RunState.SETTLING
         with step.together(is_current=True):
-            if removed:
-                self.record_event(*throttle_gap_event(removed, settles=settles), step)
             if command.changes:
                 step.touching(touched_keys)
             self._record_throttle(command, rate, default_rate(observation.configs), step)

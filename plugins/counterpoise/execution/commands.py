@@ -25,8 +25,6 @@ class Throttle:
     changes: tuple[ConfigChange, ...]
     taken_back: tuple[KeyChange, ...] = ()  # entries, of lists that are still needed
     restored: tuple[KeyChange, ...] = ()  # keys that nothing needs any more
-    # Those of the changes that somebody else made necessary, while moves in flight need them.
-    removed_by_others: tuple[ConfigChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,11 +188,17 @@ TABLE: Final[Mapping[Condition, Row]] = {
         is_one=True,
     ),
     Condition.THROTTLE_GAP: _at_once(
-        "somebody else changed our throttle keys again, after some had been set a second time",
+        "somebody else changed our throttle keys again, after some had been set a second time "
+        "({names})",
         _FIND_OUT_WHO,
     ),
     Condition.FOREIGN: _at_once(
         "somebody else is reassigning {partitions}: {names}", "wait for the end, then {again}"
+    ),
+    Condition.REDIRECTED: _at_once(
+        "somebody else redirected {moves} of this run: {names}",
+        "`counterpoise cancel RUN --redirected` shows where to, asks, and brings back the replicas "
+        "of before; or wait for the end, then make a new plan",
     ),
     Condition.DRIFTED: _at_once(
         "somebody else moved {partitions} of the plan: {names}", "make a new plan"

@@ -52,7 +52,11 @@ from counterpoise.execution.conditions import (
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import MoveState
 from counterpoise.execution.stalls import slow_copies_now
-from counterpoise.execution.throttling.next_change import throttle_command, with_listed_first
+from counterpoise.execution.throttling.next_change import (
+    keys_removed_by_others,
+    throttle_command,
+    with_listed_first,
+)
 from counterpoise.execution.throttling.restore import restore_all_keys
 from counterpoise.execution.troubles import (
     different_versions,
@@ -190,6 +194,8 @@ def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
     of_others = [tp for tp in in_plan if tp not in conditions.late_reassignments]
     foreign = [str(tp) for tp in (*of_others, *conditions.foreign_reassignments)]
     # A run that is paused begins nothing beside them: what they move may have arrived by its end.
+    if redirected := [tp for tp in of_others if tp in inputs.observation.submissions]:
+        return _halt(inputs, of(Condition.REDIRECTED, redirected))
     if foreign and not reason_to_pause(inputs):
         return _halt(inputs, of(Condition.FOREIGN, foreign))
     if drifted := inputs.by_state[MoveState.DRIFTED]:
@@ -197,7 +203,8 @@ def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
     if again := cancelled_again(inputs.run_progress):
         return _halt(inputs, of(Condition.CANCELLED_AGAIN, again))
     if inputs.run_progress.throttle_gaps > _MAX_THROTTLE_GAPS:
-        return _halt(inputs, of(Condition.THROTTLE_GAP), cancels=True)
+        keys = keys_removed_by_others(inputs)
+        return _halt(inputs, of(Condition.THROTTLE_GAP, keys), cancels=True)
     if _lacks_its_throttle(inputs):
         return _halt(inputs, of(Condition.UNTHROTTLED), cancels=True)
     return None

@@ -46,7 +46,7 @@ from counterpoise.execution.decision_inputs import (
     without_changes,
 )
 from counterpoise.execution.ending import end_state
-from counterpoise.execution.events import back_off_text, unreadable_text
+from counterpoise.execution.events import back_off_text, throttle_gap_event, unreadable_text
 from counterpoise.execution.observation import MoveState, Observation, moves_by_state
 from counterpoise.execution.observe import ObservationScope, observe
 from counterpoise.execution.options import ExecutionOptions
@@ -55,6 +55,7 @@ from counterpoise.execution.progress_update import ends_soon, update_progress
 from counterpoise.execution.replica_order import partitions_back_in_order, partitions_in_order
 from counterpoise.execution.stalls import limit_in_words, limit_of_others, new_stalls_text
 from counterpoise.execution.start_checks import check_drift, check_health
+from counterpoise.execution.throttling.next_change import keys_removed_by_others
 from counterpoise.execution.throttling.pending_restores import end_keys
 from counterpoise.execution.throttling.read_back import (
     brokers_that_disagree,
@@ -328,7 +329,7 @@ class Driver:
         command: Command,
         step: "Step",
     ) -> None:
-        """Keep the progress in the ledger, and record a changed back-off and new stalls."""
+        """Keep the progress in the ledger, and record gaps, a changed back-off and new stalls."""
         run_progress = inputs.run_progress
         activity, conditions = self._activity(command, inputs)
         limit = limit_of_others(inputs.moving, inputs)
@@ -347,6 +348,10 @@ class Driver:
         )
         if previous is None:
             return
+        if run_progress.throttle_gaps > previous.throttle_gaps:
+            settles = self._run().state is RunState.SETTLING
+            gap = throttle_gap_event(keys_removed_by_others(inputs), settles=settles)
+            self._executor.record_event(*gap, step)
         if previous.back_off_level != run_progress.back_off_level:
             self._executor.record_event("brake", back_off_text(previous, run_progress), step)
         if limit is not None and limit != previous.limit:

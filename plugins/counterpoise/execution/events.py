@@ -1,6 +1,6 @@
 """What a run records of others and of its rate, in words. Pure.
 
-throttle_gap_event(2, settles=False)    # as kind and text; throttle keys are set again once
+throttle_gap_event(keys, settles=False) # as kind and text; throttle keys are set again once
 sent_again_event(partitions)            # moves that were cancelled are sent again once
 back_off_text(previous, run_progress)   # "slower, at most 10.0 MB/s per broker: ..."
 unreadable_text(observation)            # "" when nothing is missed
@@ -14,12 +14,16 @@ from counterpoise.model.words import join_names, pluralize, verb
 from counterpoise.units import format_rate
 
 
-def throttle_gap_event(removed: int, *, settles: bool) -> tuple[str, str]:
+def throttle_gap_event(keys: Sequence[str], *, settles: bool) -> tuple[str, str]:
     """Return what is said, before they are set again, of keys that somebody else has removed.
 
     A run that settles has halted already: it sets them for as long as anything is in flight.
     """
-    text = f"somebody else changed {pluralize(removed, 'throttle key')} of this run; "
+    removed = len(keys)
+    text = (
+        f"somebody else changed {pluralize(removed, 'throttle key')} of this run "
+        f"({join_names(keys)}); "
+    )
     if settles:
         are = verb(removed, "it is", "they are")
         text += f"{are} set again whenever {are} missing while copies go on: find out who does it"

@@ -63,6 +63,7 @@ class Condition(StrEnum):
     # what halts at once
     THROTTLE_GAP = "throttle-gap"
     FOREIGN = "foreign"
+    REDIRECTED = "redirected"
     DRIFTED = "drifted"
     FULL_LOG_DIR = "full-log-dir"
     ISR_LOSS = "isr-loss"

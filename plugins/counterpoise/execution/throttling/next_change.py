@@ -1,6 +1,7 @@
 """Which throttle keys to change next: set for what moves and moves next, the rest taken back. Pure.
 
     throttle_command(inputs, in_flight, batch, remaining)    # None: all is as it has to be
+    keys_removed_by_others(inputs)                           # [] where there is no gap
 
 Rates stay on the brokers of all remaining moves. The lists name the moves in flight and the next
 batch alone, since a listed replica that falls behind for another reason is throttled, too. A batch
@@ -53,10 +54,18 @@ def throttle_command(
     unneeded = unneeded_entries(throttles, observation)
     to_come = () if is_held else remaining
     if missing or (not batch and _is_any_listed(unneeded, inputs, to_come)):
-        needed_now = inputs.missing_changes(inputs.throttles_for(inputs.moving))
-        removed = removed_by_others(needed_now, observation.touched_keys, observation.configs)
-        return Throttle(missing, unneeded, restored, removed)
+        return Throttle(missing, unneeded, restored)
     return Restore(restored) if restored else None
+
+
+def keys_removed_by_others(inputs: DecisionInputs) -> list[str]:
+    """Return the throttle keys, like `topic orders: leader...`, that moves in flight need, and that
+    somebody else removed.
+    """
+    observation = inputs.observation
+    needed_now = inputs.missing_changes(inputs.throttles_for(inputs.moving))
+    removed = removed_by_others(needed_now, observation.touched_keys, observation.configs)
+    return [f"{one.resource.type} {one.resource.name}: {one.key}" for one in removed]
 
 
 def _is_any_listed(
