@@ -7,7 +7,6 @@ import pytest
 from kafka.protocol.metadata import MetadataResponse
 
 from counterpoise.kafka_admin.reading import describe_topics
-from counterpoise.model.acl import Acl
 
 VERSION = 10  # the first with ids
 GIVEN = uuid.UUID("0f1b6c5e-3c51-4f0c-9f5e-0c1f2a3b4c5d")
@@ -16,7 +15,7 @@ GIVEN = uuid.UUID("0f1b6c5e-3c51-4f0c-9f5e-0c1f2a3b4c5d")
 class _Broker:
     """Responds with one topic, as bytes over the network are read."""
 
-    principal = "User:reader"
+    settings: Any = None  # for the messages of refusals
 
     def __init__(self, topic_id: uuid.UUID) -> None:
         topic = MetadataResponse.MetadataResponseTopic(
@@ -26,9 +25,6 @@ class _Broker:
             throttle_time_ms=0, brokers=[], cluster_id="q1Sh", controller_id=1, topics=[topic]
         )
         self._sent = response.encode(version=VERSION)
-
-    def acl_to_grant(self, acl: Acl) -> Acl:
-        return acl
 
     def read(self, request: Any, what: str) -> Any:
         return MetadataResponse.decode(self._sent, version=VERSION)
