@@ -82,11 +82,10 @@ def check_connectivity(
         settings.warnings,
         tuple(join_address(p.host, p.port) for p in places if p not in done),
     )
-    return replace(
-        found,
-        quorum=_check_quorum(checker, found),
-        other_certificates=_other_certificates(checker, found),
-    )
+    with ThreadPoolExecutor(2) as pool:
+        quorum = pool.submit(_check_quorum, checker, found)
+        certificates = pool.submit(_other_certificates, checker, found)
+    return replace(found, quorum=quorum.result(), other_certificates=certificates.result())
 
 
 @dataclass(frozen=True, slots=True)
