@@ -13,6 +13,7 @@ import pytest
 from counterpoise.audit.facts import AuditFacts, PastFacts
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.finding import Finding
+from counterpoise.model.kafka import ConfigSource, ConfigValue
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
@@ -468,6 +469,17 @@ def test_topics_that_keep_everything() -> None:
     assert finding.evidence is not None and finding.evidence.rows == (("orders",),)
     assert findings_of("retention-without-end", _kept(-1, -1, "compact")) == ()
     assert findings_of("retention-without-end", _kept(-1, 5)) == ()
+
+
+def test_topics_that_keep_everything_since_their_brokers_do() -> None:
+    key, given = "log.retention.hours", _kept(-1, -1)
+    value = ConfigValue("-1", ConfigSource.STATIC_BROKER)
+    brokers = {one: {**own, key: value} for one, own in given.broker_configs.items()}
+    inspected = replace(given.inspection, broker_configs=brokers)
+    finding = the_only("retention-without-end", replace(given, inspection=inspected))
+    assert finding.summary.endswith(f"are both -1; the brokers set {key} to -1")
+    assert finding.fix[1] == f"# remove {key}, or set what was meant"
+    assert "brokers" not in the_only("retention-without-end", given).summary
 
 
 def test_facts_of_an_empty_history_are_no_crash() -> None:

@@ -42,7 +42,7 @@ from counterpoise.model.columns import (
 )
 from counterpoise.model.finding import LOOK, Evidence, WantedPlan
 from counterpoise.model.grouping import grouped
-from counterpoise.model.kafka import by_disk
+from counterpoise.model.kafka import ConfigSource, by_disk
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.movement import BROKERS_OWN_TOPICS
 from counterpoise.model.request import Goal
@@ -160,6 +160,8 @@ def _partition_rates(facts: AuditFacts) -> Floats:
     return np.asarray(usual.to_numpy(zero_copy_only=False), np.float64)
 
 
+# The first that is set holds; without any, records are kept for 7 days.
+_RETENTION_OF_BROKERS: Final = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 _TOPICS_IN_FIX: Final = 3
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
 _FREE_SPACE: Final = (
@@ -379,13 +381,28 @@ def retention_without_end(facts: AuditFacts) -> Iterator[CheckResult]:
     is_endless = pc.and_not(is_endless, _has_local_limit(topics))
     names = sorted({*topics.filter(is_endless)["topic"].to_pylist()} - BROKERS_OWN_TOPICS)
     if names:
+        defaults = [key for key in _RETENTION_OF_BROKERS if _is_endless(facts, key)]
+        by_default = f"; the brokers set {' and '.join(defaults)} to -1" if defaults else ""
         yield CheckResult(
             subjects.CLUSTER,
             f"{pluralize(len(names), 'topic')} {verb(len(names), 'keeps', 'keep')} every record "
-            "for ever: retention.ms and retention.bytes are both -1",
+            f"for ever: retention.ms and retention.bytes are both -1{by_default}",
             evidence(("topic",), [(name,) for name in names]),
-            fix=_shorten(facts, names[:_TOPICS_IN_FIX]),
+            fix=(*_retention_of_files(defaults), *_shorten(facts, names[:_TOPICS_IN_FIX])),
         )
+
+
+def _is_endless(facts: AuditFacts, key: str) -> bool:
+    """Return whether the file of some broker sets the key so that nothing is deleted."""
+    configs = facts.values_of(key).values()
+    return ("-1", ConfigSource.STATIC_BROKER) in ((one.value, one.source) for one in configs)
+
+
+def _retention_of_files(keys: Sequence[str]) -> tuple[str, ...]:
+    if not keys:
+        return ()
+    where = "# server.properties of all brokers, then restart them one by one:"
+    return (where, *(f"# remove {key}, or set what was meant" for key in keys))
 
 
 @rule(

@@ -355,8 +355,8 @@ def listener_unencrypted(facts: AuditFacts) -> Iterator[CheckResult]:
     )
     for name, rows in sorted(rows_by_listener.items()):
         meanings = sorted({f"{protocol}: {_MEANINGS[protocol]}" for _, protocol, _ in rows})
-        isbetween_brokers = any(is_between for _, _, is_between in rows)
-        also = "; brokers replicate through it" if isbetween_brokers else ""
+        is_between_brokers = any(is_between for _, _, is_between in rows)
+        also = "; brokers replicate through it" if is_between_brokers else ""
         shown = [(broker_id, protocol) for broker_id, protocol, _ in rows]
         yield CheckResult(
             subjects.listener(name),
