@@ -129,7 +129,8 @@ def test_what_a_run_waits_for_and_until_when(oscar: TestClient, moving: Simulate
     for _ in range(4):
         moving.cluster.advance(driver.step() or 0)
     page = oscar.get(f"/runs/{moving.run_id}").text
-    assert "broker 4 is dead" in page and "at most, then the run halts" in page
+    assert ">broker 4 is dead<" in page and "at most, then the run halts" in page
+    assert "when it was observed last: waits for" in page and ": broker 4 is dead; halts " in page
 
 
 def test_a_pause_is_told_once_and_in_words(oscar: TestClient, moving: SimulatedRun) -> None:

@@ -52,6 +52,7 @@ from counterpoise.services.viewers import (
 )
 from counterpoise.storage import Store
 from counterpoise.undoing import check_undoable
+from counterpoise.units import format_rate
 from counterpoise.views.now import RunNow
 from counterpoise.views.plan import PlanView
 
@@ -341,36 +342,51 @@ def _waits(status: RunStatus, limits: MovementPolicy) -> tuple[Waiting, ...]:
     run_progress = status.run_progress
     if run_progress is None or not status.is_under_way:
         return ()
-    return tuple(
-        _waiting(condition, subject, since, limits, status)
+    waits = (
+        _waiting(condition, subjects, limits, status, run_progress)
         for condition, subjects in run_progress.conditions.items()
         if TABLE[condition].patience is not None and condition not in _SILENT
-        for subject, since in sorted(subjects.items())
     )
+    return tuple(wait for wait in waits if wait is not None)
 
 
 def _waiting(
     condition: Condition,
-    subject: str,
-    since: datetime,
+    subjects: Mapping[str, datetime],
+    limits: MovementPolicy,
+    status: RunStatus,
+    run_progress: RunProgress,
+) -> Waiting | None:
+    """Return what a run waits for; None where it did, and does something else now."""
+    if condition in (Condition.PAUSED, Condition.FROZEN):
+        return _requested(condition, subjects, limits, status)
+    since, patience = min(subjects.values()), patience_of(condition, limits)
+    activity = run_progress.activity
+    if not TABLE[condition].is_one:
+        rate = format_rate(run_progress.rate_bytes_per_second)
+        activity = of(condition, sorted(subjects), detail=rate)
+    if activity is None or activity.condition is not condition:
+        return None
+    return Waiting(in_words(activity), since, since + patience if patience else None)
+
+
+def _requested(
+    condition: Condition,
+    subjects: Mapping[str, datetime],
     limits: MovementPolicy,
     status: RunStatus,
 ) -> Waiting:
-    """Return a wait: for the end of a pause or a freeze that holds no more, none is known."""
-    patience = patience_of(condition, limits)
-    halts_at = since + patience if patience else None
-    if condition not in (Condition.PAUSED, Condition.FROZEN):
-        found = status.run_progress
-        activity = found.activity if found else None
-        is_it = activity is not None and activity.condition is condition and not subject
-        about = activity if activity and is_it else of(condition, [subject] if subject else [])
-        return Waiting(in_words(about), since, halts_at)
-    active = status.active
-    request = active.paused if condition is Condition.PAUSED else active.frozen
-    what = f"the end of the {'pause' if condition is Condition.PAUSED else 'freeze'}"
-    if request is None or request.at.isoformat() != subject:
-        return Waiting(what, since, None)
-    return Waiting(what, since, None if request.until else halts_at, request.until)
+    """Return the wait for the end of a pause or a freeze; it is over with the next step where
+    another one, or none, holds now.
+    """
+    is_pause = condition is Condition.PAUSED
+    request = status.active.paused if is_pause else status.active.frozen
+    what = f"the end of the {'pause' if is_pause else 'freeze'}"
+    since = subjects.get(request.at.isoformat()) if request else None
+    if request is None or since is None:
+        return Waiting(what, min(subjects.values()), None)
+    patience = None if request.until else patience_of(condition, limits)
+    return Waiting(what, since, since + patience if patience else None, request.until)
 
 
 def _reports(installation: Installation, run: Run) -> tuple[str, ...]:
