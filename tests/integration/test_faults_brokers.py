@@ -167,3 +167,21 @@ def test_all_brokers_restart_one_after_another(
     assert ground.is_as_planned(run)
     assert configs(kafka) == before
     assert not ground.reassignments()
+
+
+def test_a_log_dir_that_is_lost_under_a_copy_is_named(kafka: LocalKafka, ground: Ground) -> None:
+    ground.movement = "{dead_broker_patience: 20s}"
+    kafka.add_broker(5, "e", log_dirs=2)
+    ground.create_topic("beside", [(5,)])  # in the first dir, which has the metadata log
+    ground.create_topic("disk", [(1, 2, 3)])
+    before = configs(kafka)
+    run = ground.approved({"disk-0": (5, 2, 3)})
+    ground.advance(run, lambda: ground.in_flight(run) == 1, "the move is under way")
+    disk = kafka.home(5).log_directories[1]
+    assert (disk / "disk-0").exists()
+    disk.rename(disk.with_name("lost"))
+    ended = ground.finish(run)
+    assert ended.state is RunState.HALTED
+    assert f"; a log dir is offline: broker 5 {disk}: replace the disk first" in ended.reason
+    assert configs(kafka) == before
+    assert not ground.reassignments()

@@ -82,7 +82,7 @@ def next_command(inputs: DecisionInputs) -> Command:
     command = _next_command(inputs)
     activity = activity_of(command)
     if activity is not None and inputs.is_over(activity):
-        return Halt(when_over(activity, inputs.limits))
+        return _halt(inputs, activity)
     return command
 
 
@@ -184,7 +184,7 @@ def _lasting_trouble(inputs: DecisionInputs) -> Halt | None:
     for trouble in (*_troubles(inputs), *slow_copies_now(inputs), of(Condition.NO_PROGRESS)):
         if names := inputs.subjects_over(trouble):
             over = replace(trouble, subjects=names, count=len(names))
-            return Halt(when_over(over, inputs.limits))
+            return _halt(inputs, over)
     return None
 
 
@@ -211,7 +211,15 @@ def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
 
 
 def _halt(inputs: DecisionInputs, reason: Activity, *, cancels: bool = False) -> Halt:
-    return Halt(when_over(reason, inputs.limits), cancels=cancels)
+    """Return the end of a run; a log dir that is offline under one of its copies is named, whatever
+    it waited for.
+    """
+    words, observation = [when_over(reason, inputs.limits)], inputs.observation
+    copying = {b for move in inputs.moving for b in observation.copying_brokers(move)}
+    readings = [observation.log_dirs[b] for b in sorted(copying & observation.log_dirs.keys())]
+    if offline := [reading.offline for reading in readings if reading.offline]:
+        words.append(f"a log dir is offline: {', '.join(offline)}: replace the disk first")
+    return Halt("; ".join(words), cancels=cancels)
 
 
 def _lacks_its_throttle(inputs: DecisionInputs) -> bool:

@@ -72,8 +72,14 @@ def read_log_dirs(
         earlier = before.get(broker_id) or _before_the_copies(adding, previous)
         speeds = _speeds({partition: sizes[partition] for partition in adding}, earlier, now)
         full = [log_dir for log_dir in log_dirs if _is_full(log_dir, limit_percent)]
+        offline = [f"broker {broker_id} {one.path}" for one in log_dirs if one.error is not None]
         readings[broker_id] = LogDirReading(
-            now, sizes, speeds, ", ".join(map(_full_in_words, full)), _beside(full, sizes)
+            now,
+            sizes,
+            speeds,
+            ", ".join(map(_full_in_words, full)),
+            _beside(full, sizes),
+            ", ".join(offline),
         )
     return readings
 

@@ -118,6 +118,7 @@ class LogDirReading:
     speeds: Mapping[str, int] = field(default_factory=dict)
     full: str = ""  # the log dirs that are past their limit, in words
     beside_full: tuple[str, ...] = ()  # the partitions that lie in none of these
+    offline: str = ""  # the log dirs that are offline, in words
 
 
 @dataclass(frozen=True, slots=True)
