@@ -39,6 +39,7 @@ from tests.support.kafka_facts import (
     throttles,
     times_added,
 )
+from tests.support.ledger_view import LedgerView
 from tests.support.pasting import Operator
 
 MB = 1_000_000
@@ -358,7 +359,7 @@ def test_every_end_that_is_none_says_what_is_left(kafka: LocalKafka, shell: Comm
         assert process.wait(60) == -signal.SIGHUP
     (run,) = json.loads(shell.type("status", "--json").out)
     with shell._environment(), open_installation() as installation:
-        events = installation.ledger.journal(run["run_id"]).events()
+        events = LedgerView.of(installation.ledger).events(run["run_id"])
     assert [event.text for event in events if event.kind == "process ended"] == [left, left]
 
     with start(shell, "execute", plan, code=IMPATIENT) as process:
