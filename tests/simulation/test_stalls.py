@@ -212,7 +212,7 @@ def test_a_stall_under_a_rate_that_somebody_had_set_before_names_that_rate(
     assert "higher rate" not in str(halted.value)
     events = run.events()
     (alarm,) = [e.text for e in events if e.kind == "stall"]
-    (lowered,) = [e.text for e in events if e.kind == "rate"]
+    (lowered,) = [e.text for e in events if e.kind == "lower rate"]
     assert named in alarm and named in lowered
     limited = f"1.0 MB/s per broker and 100 kB/s at broker {broker_id}, where somebody set {key}"
     assert limited in run.run_progress().speed_in_words

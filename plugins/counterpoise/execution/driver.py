@@ -355,7 +355,7 @@ class Driver:
         if previous.back_off_level != run_progress.back_off_level:
             self._executor.record_event("brake", back_off_text(previous, run_progress), step)
         if limit is not None and limit != previous.limit:
-            self._executor.record_event("rate", limit_in_words(limit), step)
+            self._executor.record_event("lower rate", limit_in_words(limit), step)
         if new_stalls := new_stalls_text(previous, inputs):
             self._executor.record_event("stall", new_stalls, step)
 
