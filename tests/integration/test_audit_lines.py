@@ -25,6 +25,7 @@ from counterpoise.model.kafka import (
     ConfigResource,
 )
 from counterpoise.model.kafka import ConfigResourceType as Type
+from counterpoise.model.subjects import SERVER_PROPERTIES
 from dev import local_kafka
 from dev.local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics, fill
 from dev.local_processes import ChildFailedError, wait_until
@@ -62,7 +63,7 @@ TOPICS: Final = (
     TopicSpec("orders.v1", THREE),
     TopicSpec("orders-v1", THREE),
     TopicSpec("pairs", [(1, 2), (2, 3)]),
-    TopicSpec("strict", [(1, 2), (2, 3)], configs={MIN_ISR: "2"}),
+    TopicSpec("strict", THREE, configs={MIN_ISR: "3"}),
     TopicSpec("own", THREE, configs={MIN_ISR: "1", UNCLEAN: "true"}),
     TopicSpec("typo", THREE, configs={"retention.ms": "604800", "max.message.bytes": "100000000"}),
     TopicSpec("tight", THREE, configs={"retention.bytes": "100000000"}),
@@ -142,8 +143,8 @@ def test_what_is_pasted_mends_what_was_found(
     make_ill(kafka, admin, operator)
     shell.configure(kafka.bootstrap_string, extra=POLICY)
     found = audited_until(shell, set(IN_FILES).issubset, "all that is wrong in files")
-    for (rule, _), finding in found.items():
-        if rule in IN_FILES:
+    for (rule, subject), finding in found.items():
+        if rule in IN_FILES or subject == SERVER_PROPERTIES:
             operator.paste(finding["fix"])
     operator.restart_edited_brokers()
     assert not admin.alter_reassignments({TopicPartition("moving", 0): (3, 2)}).errors
