@@ -176,7 +176,8 @@ def test_a_wrong_advertised_port_and_what_it_breaks(clinic: Clinic, command: Com
         f"broker 2 advertises {clinic.dead}: tcp: Connection refused; it leads partitions of 1 "
         "topic that clients cannot use: orders"
     )
-    assert "server.properties of broker 2" in finding["fix"][0]
+    assert finding["fix"][0] == "# if broker 2 does not run, start it; if it does:"
+    assert "server.properties of broker 2" in finding["fix"][1]
     assert [(p["leader"], p["endpoint"]) for p in found["leaders"]["orders"]] == [
         (1, "answers"),
         (2, "does not answer"),
