@@ -460,9 +460,9 @@ _EARLIEST: Final = -2  # the protocol's timestamps for the two ends of a log
 _LATEST: Final = -1
 _NO_REPLICA: Final = -1  # we are no follower
 _READ_UNCOMMITTED: Final = 0  # the true end of the log
-# Unknown topic, leader not available, not leader, fenced or unknown epoch, offset not available:
-# the leader moved.
-_MOVED: Final = frozenset({3, 5, 6, 74, 75, 78})
+# Unknown topic, leader not available, not leader, lost disk, fenced or unknown epoch, offset not
+# available: the leader moved, or is about to.
+_MOVED: Final = frozenset({3, 5, 6, 56, 74, 75, 78})
 
 Times = Mapping[TopicPartition, int]  # milliseconds, or one of the protocol's timestamps
 FoundOffsets = dict[TopicPartition, int]
