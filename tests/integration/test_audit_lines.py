@@ -159,6 +159,7 @@ def test_what_is_pasted_mends_what_was_found(
         if rule in BY_COMMANDS and finding["severity"] != "unknown":
             operator.paste(finding["fix"])
     remaining = set(BY_COMMANDS)
+    subjects: set[tuple[str, str]] = set()
     new: set[tuple[str, str]] = set()
 
     def are_gone() -> bool:
@@ -167,6 +168,8 @@ def test_what_is_pasted_mends_what_was_found(
             if rule == "leftover-throttle":  # of the move that was cancelled
                 operator.paste(finding["fix"])
         remaining.intersection_update({rule for rule, _ in last})
+        subjects.clear()
+        subjects.update(key for key in last if key[0] in remaining)
         new.clear()
         new.update(last.keys() - found.keys() - second.keys())
         return not remaining and not new
@@ -174,7 +177,7 @@ def test_what_is_pasted_mends_what_was_found(
     try:
         wait_until(are_gone, "what was pasted for is gone", timeout_seconds=SECONDS)
     except ChildFailedError:
-        pytest.fail(f"still found: {remaining}; what was pasted brought {new}")
+        pytest.fail(f"still found: {subjects}; what was pasted brought {new}")
 
 
 def test_a_dot_in_a_name_is_a_dot(kafka: LocalKafka, tmp_path: Path) -> None:
