@@ -145,7 +145,7 @@ def test_undo_leaves_what_somebody_redirected_before_it_arrived(
     assert SECOND in kafka.list_reassignments()
     kafka.alter_reassignments({SECOND: (4, 2)})
     ran = shell.type("execute", path)
-    assert "somebody else is reassigning" in ran.out + ran.err
+    assert "somebody else redirected 1 move of this run" in ran.out + ran.err
     kafka.advance(3600)
     assert kafka.partitions[SECOND].replicas == (4, 2)
     _, back = undone(shell, path)
