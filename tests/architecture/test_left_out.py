@@ -13,7 +13,6 @@ ROOT = Path(__file__).resolve().parents[2]
 # missing.
 SKIPS = {
     "tests/architecture/test_compose.py": 1,
-    "tests/integration/test_command_line_runs.py": 1,  # until redirected copies keep their throttle
     "tests/nightly/test_compose_services.py": 1,
     "tests/nightly/test_pythons.py": 1,  # other Pythons
     "tests/support/airflow_place.py": 1,  # root

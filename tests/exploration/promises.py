@@ -30,7 +30,7 @@ from counterpoise.model.kafka import (
     ConfigResource,
     ConfigResourceType,
 )
-from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment import reassignment_targets
 from counterpoise.model.run import STEP_LOCK_SECONDS
 from tests.exploration.config_keys import Key, entries_of, kind_of, named, settings_of
@@ -56,7 +56,7 @@ class History:
     highest_rate: int
     foreign_keys: dict[Key, set[str]] = field(default_factory=dict)  # with the entries of others
     foreign_moves: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
-    taken_back: set[TopicPartition] = field(default_factory=set)  # what we knew to be done
+    taken_back: set[TopicPartition] = field(default_factory=set)  # what had arrived for us
     foreign_changes: int = 0
     # Of each partition or key, the number of the last change by others.
     last_foreign: dict[TopicPartition | Key, int] = field(default_factory=dict)
@@ -117,7 +117,13 @@ class History:
         partition = stage.cluster.partitions[tp]
         if not partition.reassign(target, stage.cluster.brokers.keys()):
             self._note_foreign(stage, tp)
-            if tp in stage.ledger_view.arrived():
+            # Where a call has no answer, the run cannot know that this is not its own doing.
+            answered = {
+                (submitted.partition, submitted.target)
+                for submitted in stage.ledger_view.submitted()
+                if not submitted.is_unanswered
+            }
+            if answered & self.arrived & {(tp, m.replicas_after) for m in self._moves_of(tp)}:
                 self.taken_back.add(tp)
             self.foreign_moves[tp] = target
         stage.cluster_changed()
@@ -350,13 +356,17 @@ class History:
             is_list_of_others = owned.key in LIST_KEYS and key in self.foreign_keys
             if owned.before not in known and not is_list_of_others:
                 yield f"promise 4: {named(key)} was never {owned.before!r} before"
-        for submitted in stage.ledger_view.submitted():
-            if not submitted.has_arrived:
-                continue
-            tp, plan = submitted.partition, self.plans[submitted.run_id]
-            after = next(m.replicas_after for m in plan.moves if m.topic_partition == tp)
-            if (tp, after) not in self.arrived:
-                yield f"promise 5: {tp} is on record as done, and has not arrived"
+        submitted = stage.ledger_view.submitted()
+        on_record = {(s.partition, s.target) for s in submitted if not s.is_over}
+        over = {(s.partition, s.target) for s in submitted if s.is_over} - on_record
+        for tp in self._in_flight(stage.cluster):
+            target = stage.cluster.partitions[tp].target
+            if (tp, target) in over:
+                yield f"promise 3: {tp} is on record as over, and in flight to {target}"
+
+    def _moves_of(self, tp: TopicPartition) -> list[Move]:
+        moves = (move for plan in self.plans.values() for move in plan.moves)
+        return [move for move in moves if move.topic_partition == tp]
 
     def _in_flight(self, cluster: SimulatedCluster) -> list[TopicPartition]:
         """Return what moves to a target of one of our plans, and not by somebody else."""

@@ -470,7 +470,6 @@ def test_a_move_that_somebody_redirected_is_named_and_cancelled_on_demand(
     delete_topics(kafka, {"turned"})
 
 
-@pytest.mark.xfail(strict=True, reason="the throttle goes at once; the copy goes on without it")
 def test_a_move_that_somebody_redirected_stays_throttled_until_it_is_gone(
     kafka: LocalKafka, shell: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,6 @@ from counterpoise.model.kafka import (
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
-from tests.support.ledger_view import submit_was_answered
 from tests.support.plans import move
 from tests.support.runs import SKEWED, SimulatedRun, at_broker, of_topic, own_configs
 
@@ -343,24 +342,3 @@ def test_a_rolling_upgrade_refuses_to_open_and_holds_a_run_until_all_brokers_are
     run.cluster.versions.update(dict.fromkeys(run.cluster.versions, newer))
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE
-
-
-def test_a_partition_that_adds_and_removes_the_same_replica_is_cancelled_and_moved_anew(
-    tmp_path: Path,
-) -> None:
-    run = SimulatedRun.make(tmp_path)
-    driver = run.driver()
-    run.until_moving(driver)
-    tp = next(iter(run.cluster.list_reassignments()))
-    undone = next(m for m in run.plan.moves if m.topic_partition == tp)
-    # An order of ours that came late.
-    submit_was_answered(run.ledger, run.run_id, {tp: undone.replicas_before})
-    run.cluster.alter_reassignments({tp: undone.replicas_before})
-    seen = run.cluster.list_reassignments()[tp]
-    assert set(seen.adding) & set(seen.removing), "Kafka would never end this"
-    driver.step()
-    assert tp not in run.cluster.list_reassignments()
-    assert "cancelling" in run.event_kinds()
-    run.repeat(driver.step)
-    assert run.end(driver) is RunState.DONE
-    assert run.placement() == run.planned_placement()

@@ -217,14 +217,17 @@ def leaders_out_of_sync(folder: Path) -> None:
     behind.halts(within=LIMITS.dead_broker_patience)
 
 
-def cancelled_by_others(folder: Path) -> None:
-    """It ends by itself: then the move is sent again."""
+def redirected(folder: Path) -> None:
+    """It copies for hours: the run ends, and leaves its throttle to that."""
     run = made(folder, is_moving=True)
+    (first,) = (m for m in run.plan.moves if m.topic_partition == ORDERS_0)
     run.cluster.advance(run.driver().step() or 0)
-    run.cluster.alter_reassignments({ORDERS_0: None})
-    run.repeat(run.driver().step)
-    assert any("orders-0 seems to have been cancelled by" in line for line in run.log)
-    assert run.end(run.driver()) is RunState.DONE
+    run.cluster.partitions[ORDERS_0].size_bytes = 1e13
+    run.cluster.alter_reassignments({ORDERS_0: first.replicas_before})
+    with pytest.raises(HaltedError, match="somebody else redirected 1 move"):
+        run.repeat(run.driver().step)
+    assert run.end(run.driver()) is RunState.HALTED
+    assert "cancel RUN --redirected" in run.run.reason
 
 
 # -- moves and calls
@@ -257,16 +260,12 @@ def moving(folder: Path) -> None:
 
 
 def unknown_outcomes(folder: Path) -> None:
-    """A broker took the call, is live, and does not respond any more; nobody sees it applied."""
+    """It ends by itself: then the move is submitted again."""
     run = made(folder, move("orders-0", "1 2 3", "4 5 3", size=9_000_000), picture=BEFORE)
-    run.cluster.add_broker(6)
-    run.cluster.unreachable.add(6)
-    lost = UnknownOutcomeError("no answer", broker_id=6)
-    run.cluster.fail_next("alter_reassignments", lost)
-    unknown = waiting(
-        run, "1 move was sent, no answer came, and it may still be applied: orders-0, for 30 s"
-    )
-    unknown.halts(within=LIMITS.dead_broker_patience)
+    run.cluster.fail_next("alter_reassignments", UnknownOutcomeError("no answer", broker_id=3))
+    run.repeat(run.driver().step)
+    assert any("1 move was sent, no answer came" in line for line in run.log)
+    assert run.end(run.driver()) is RunState.DONE
 
 
 class Useless:
@@ -336,7 +335,7 @@ CASES: Final[dict[Condition, Callable[[Path], None]]] = {
     Condition.LEADERLESS: leaderless_partitions,
     Condition.OUT_OF_SYNC: out_of_sync_replicas,
     Condition.LEADER_OUT_OF_SYNC: leaders_out_of_sync,
-    Condition.CANCELLED: cancelled_by_others,
+    Condition.USED_BY_OTHERS: redirected,
     Condition.NO_PROGRESS: no_run_progress,
     Condition.COPYING: moving,
     Condition.UNANSWERED: unknown_outcomes,

@@ -22,7 +22,6 @@ from tests.support.command_line import (
     let_commands_reach,
 )
 from tests.support.hand_analysis import analyse_by_hand, held_by
-from tests.support.ledger_view import LedgerView, note_late_call
 from tests.support.pictures import simulated
 from tests.support.planned_runs import planned_run
 
@@ -327,19 +326,4 @@ def test_it_may_be_emptied_once_more_and_its_first_day_counts(
     (line,) = (line for line in first.splitlines() if "kept empty" in line)
     assert line in shell.type("status").out
     assert shell.type(*RELEASE).code == 0
-    assert kept_empty(shell) == []
-
-
-def test_a_late_call_of_the_removal_does_not_keep_a_released_broker_empty_again(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    drained(shell)
-    assert shell.type(*RELEASE).code == 0
-    with analysing(shell) as installation:
-        (run,) = installation.ledger.runs(cluster="demo")
-        note_late_call(installation.ledger, run.run_id, "reassign")
-    assert shell.type("watch", "--cluster", "demo").code == 0
-    with analysing(shell) as installation:
-        kinds = LedgerView.of(installation.ledger).event_kinds(run.run_id)
-    assert kinds.count("done") == 2
     assert kept_empty(shell) == []

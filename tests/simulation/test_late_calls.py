@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import HaltedError
-from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
-    FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
     ConfigChange,
@@ -22,12 +20,6 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import SettingBefore
 from counterpoise.model.run import RunState
 from counterpoise.services.emergency_stop import stop_from_plan
-from tests.support.crashes import Crash
-from tests.support.ledger_view import (
-    before_recording_no_answer,
-    before_recording_targets,
-    let_step_locks_run_out,
-)
 from tests.support.runs import SimulatedRun, at_broker, of_topic, own_configs
 
 
@@ -108,37 +100,3 @@ def test_the_stop_from_a_plan_alone_cancels_and_brings_earlier_values_of_others_
     assert run.placement() == placement
     assert own_configs(run.cluster) == before
     assert not run.cluster.list_reassignments()
-
-
-def test_a_move_whose_process_was_killed_in_a_call_to_a_broker_that_hangs_stays_throttled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The broker keeps its session; which one was asked, nobody could record."""
-    run = SimulatedRun.make(tmp_path)
-
-    def hang() -> None:
-        run.cluster.freeze_broker(3)
-        run.cluster.brokers[3].fenced_at = None
-        run.cluster.addressed_broker = 3
-
-    def die() -> None:
-        raise Crash
-
-    with monkeypatch.context() as patch, pytest.raises(Crash):
-        before_recording_targets(patch, hang)
-        before_recording_no_answer(patch, die)
-        run.until_moving(run.driver())
-    let_step_locks_run_out(run.ledger)
-    run.cluster.addressed_broker = 1
-    run.ask(Control.CANCEL)
-    with pytest.raises(HaltedError, match="cancel"):
-        run.driver().step()
-    until, driver = run.cluster.now + 300, run.driver()
-    while run.cluster.now < until and (wait := driver.settle_step()) is not None:
-        run.cluster.advance(wait)
-    run.cluster.thaw_broker(3)
-    run.cluster.advance(1)
-    assert run.cluster.list_reassignments(), "it applies what it was sent"
-    throttled = own_configs(run.cluster)
-    assert FOLLOWER_RATE in throttled[at_broker(4)]
-    assert throttled[of_topic("orders")][FOLLOWER_REPLICAS]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise.errors import HaltedError, StalePlanError
+from counterpoise.errors import HaltedError
 from counterpoise.installation import open_installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.control import Control
@@ -18,7 +18,6 @@ from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.ledger_view import LedgerView, count_as_open, let_two_hours_pass
 from tests.support.pictures import simulated
-from tests.support.plans import move
 from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun, times_submitted
 
 ONE_AT_A_TIME = MovementPolicy(max_moves_in_flight=1)
@@ -123,23 +122,3 @@ def test_the_pause_of_a_run_that_is_rejected_goes_with_the_rest(tmp_path: Path) 
     run.ledger.record_decision(run.approval(Decision.REJECTED))
     let_a_season_pass(run, is_pruned=True)
     assert run.ledger.requests(run.plan.cluster, run.run_id) == ()
-
-
-@pytest.mark.parametrize("is_pruned", [False, True])
-def test_a_move_that_somebody_took_back_is_drift_also_when_old_rows_are_deleted(
-    tmp_path: Path, *, is_pruned: bool
-) -> None:
-    moves = [move(f"orders-{number}", "1 2 3", "4 2 3", size=3_000_000) for number in range(2)]
-    picture = "\n".join(f"orders-{number}: 1 2 3 size=3000000" for number in range(2))
-    run = SimulatedRun.of_moves(tmp_path, picture, *moves, limits=ONE_AT_A_TIME)
-    run.until_moving(run.driver())
-    (first,) = run.cluster.list_reassignments()
-    while run.cluster.list_reassignments().keys() in ({first}, set()):
-        run.cluster.advance(run.driver().step() or 0)
-    run.halt()
-    assert run.end(run.driver()) is RunState.HALTED
-    run.cluster.alter_reassignments({first: (1, 2, 3)})
-    let_a_season_pass(run, is_pruned=is_pruned)
-    run.ledger.record_decision(run.approval())
-    with pytest.raises(StalePlanError, match=str(first)):
-        run.driver().open()

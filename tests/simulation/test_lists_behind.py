@@ -210,30 +210,6 @@ def test_the_order_that_a_cancel_leaves_is_restored_also_where_it_shows_a_moment
     assert run.cluster.partitions[FIRST.topic_partition].replicas == FIRST.replicas_before
 
 
-def test_the_order_is_restored_where_topics_show_it_as_before_the_submit_for_a_moment(
-    tmp_path: Path,
-) -> None:
-    run, behind = just_submitted(tmp_path)
-    cancel_at_once(run)
-    settle_for_a_second(run, behind)
-    assert run.end(run.driver()) is RunState.CANCELLED
-    assert run.cluster.partitions[FIRST.topic_partition].replicas == FIRST.replicas_before
-
-
-def test_what_somebody_moves_right_after_a_cancel_is_theirs_and_not_cancelled(
-    tmp_path: Path,
-) -> None:
-    run, _ = just_submitted(tmp_path)
-    cancel_at_once(run)
-    first = FIRST.topic_partition
-    run.cluster.alter_reassignments({first: FIRST.replicas_after})
-    began = run.cluster.now
-    assert run.end(run.driver()) is RunState.CANCELLED
-    assert run.cluster.now - began < 60
-    assert run.cluster.list_reassignments()[first].target == FIRST.replicas_after
-    assert own_configs(run.cluster) == {}
-
-
 def test_a_stop_without_the_ledger_leaves_the_throttle_until_the_list_shows_what_it_cancels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -266,7 +266,7 @@ class Watched:
         for _ in range(5):  # a call that nobody answered may come late
             self._restore_pending()
             self.night.pass_time(60.0)
-        pending = self.run.view.open_keys()
+        pending = self.run.view.pending_keys()
         assert not pending, f"pending restores: {pending}"
         self.check_settings()
 

@@ -176,23 +176,6 @@ def test_a_run_that_halted_by_itself_is_nobodys_cancel(installation: Installatio
     assert proposed(installation) == ("add-brokers", [3])
 
 
-def test_a_no_to_a_run_that_had_halted_counts_when_it_was_settled_once_more(
-    installation: Installation,
-) -> None:
-    analyse_by_hand(installation, IDLE_BROKER)
-    run = asked_for(installation)
-    decide(installation, run, Decision.GRANTED)
-    for state in (RunState.RUNNING, RunState.SETTLING, RunState.HALTED):
-        change_state(installation.ledger, run["run_id"], state)
-    decide(installation, run)
-    after(installation, timedelta(hours=23))
-    for state in (RunState.SETTLING, RunState.HALTED):
-        change_state(installation.ledger, run["run_id"], state)
-    assert proposed(installation) is None
-    after(installation, timedelta(hours=2))
-    assert proposed(installation) == ("add-brokers", [3]), "the time counts from the no"
-
-
 @pytest.mark.parametrize(
     ("decision", "by"),
     [(Decision.TIMED_OUT, Person.unknown()), (Decision.REJECTED, ANALYSIS)],

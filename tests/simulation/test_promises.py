@@ -67,7 +67,6 @@ from tests.support.ledger_view import (
     LedgerView,
     OwnedKey,
     let_step_locks_run_out,
-    settle_again_if_late,
 )
 from tests.support.pictures import cluster, simulated
 from tests.support.plans import move, plan_by_hand
@@ -318,16 +317,21 @@ class Promises(RuleBasedStateMachine):
         """What the throttle watch does when no run is under way."""
         if self._is_faultless() and self.state in ENDED_STATES:
             with suppress(RefusedError, ClusterError):
-                self._settle_late()
+                self._sweep()
                 self._restore_pending()
 
-    def _settle_late(self) -> None:
+    def _sweep(self) -> None:
+        """What the watch does first: it looks after what ended runs have in flight."""
         for run in self.ledger.runs():
-            plan, moving = self._plan_of(run), self.cluster.list_reassignments()
-            if self.state in ENDED_STATES and settle_again_if_late(
-                self.ledger, run.run_id, plan, moving
-            ):
-                self.run_id, self.plan = run.run_id, plan
+            options = ExecutionOptions(run.run_id, self._plan_of(run), RATE, self.limits)
+            admin: Any = self.watch.ours()
+            sweeper = Driver(admin, self.ledger, options, self.clock, lambda _: None)
+            for _ in range(20):
+                wait = sweeper.sweep_step()
+                if wait is None:
+                    break
+                self.cluster.advance(wait)
+                self.watch.check()
 
     def _restore_pending(self) -> None:
         """What every process does first that executes a run, also one that is under way."""
@@ -550,9 +554,10 @@ class Promises(RuleBasedStateMachine):
         for _ in range(4):
             if self.state in UNDER_WAY_STATES:
                 over = self._repeat(self.driver().settle_step, 300)
-                events = LedgerView.of(self.ledger).events(self.run_id)
-                assert over, f"promise 5: never settled: {events[-3:]}"
-            self._settle_late()
+                assert over, (
+                    f"promise 5: never settled: {self.ledger.journal(self.run_id).events()[-3:]}"
+                )
+            self._sweep()
         assert not self.watch.ours_in_flight()
         self._restore_pending()
         assert not self._pending_restores(), "promise 4: a pending restore that was possible"

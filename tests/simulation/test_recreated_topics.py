@@ -157,8 +157,8 @@ def test_a_list_that_comes_late_to_a_topic_made_again_is_taken_back(tmp_path: Pa
 def test_a_move_that_comes_late_to_a_topic_made_again_is_cancelled(tmp_path: Path) -> None:
     run = comes_late_to_a_topic_made_again(tmp_path, "alter_reassignments")
     assert run.cluster.list_reassignments()
-    run.change_state(RunState.SETTLING, "a move came late")  # as the watch does
-    run.repeat(run.driver().settle_step)
+    run.repeat(run.driver().sweep_step)
+    run.restore_pending()
     assert not run.cluster.list_reassignments()
     assert set(run.placement()["orders-0"][0]) == {1, 2, 3}
     assert own_configs(run.cluster) == {}

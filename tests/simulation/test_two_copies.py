@@ -24,7 +24,6 @@ from tests.support.ledger_view import (
     before_taking_the_step,
     held_step,
     let_step_locks_run_out,
-    settle_again_if_late,
 )
 from tests.support.runs import SimulatedRun, at_broker, own_configs, times_submitted
 
@@ -139,20 +138,6 @@ def test_a_call_after_the_deadline_of_its_step_is_not_sent(
         frozen_copy(run, name, an_hour_passes).step()
     assert own_configs(run.cluster) == before
     assert not run.cluster.list_reassignments()
-
-
-def test_who_made_a_call_late_notes_it_and_the_run_is_settled_once_more(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-    run.driver().open()
-    with pytest.raises(RunConflictError, match="taken over"):
-        frozen_copy(run, "alter_configs", lambda: cancel_and_settle(run)).step()
-    assert run.run.state is RunState.CANCELLED
-    assert own_configs(run.cluster), "within the call itself nobody can hold it back"
-    assert run.view.late_calls(run.run_id) == ["config change"]
-    assert settle_again_if_late(run.ledger, run.run_id, run.plan, {})
-    assert run.end(run.driver()) is RunState.CANCELLED
-    assert own_configs(run.cluster) == {}
-    assert run.view.late_calls(run.run_id) == []
 
 
 def test_a_step_keeps_every_other_process_off_the_cluster(tmp_path: Path) -> None:

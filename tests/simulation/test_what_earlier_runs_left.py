@@ -16,7 +16,6 @@ from counterpoise.errors import (
     UnknownOutcomeError,
 )
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.config_requests import NO_RESPONSE
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -32,7 +31,6 @@ from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.services import execution, plans, requests, snapshots, watch
-from counterpoise.services.execution import restore_pending_of
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant, reject
 from tests.support.installations import installation_over
@@ -43,7 +41,6 @@ from tests.support.ledger_view import (
     change_state,
     change_was_not_answered,
     let_step_locks_run_out,
-    note_late_call,
     reopen_keys,
     set_database_clock,
     submit_was_not_answered,
@@ -162,7 +159,7 @@ def come_late(
     installation: Installation, kafka: SimulatedCluster, run: plans.PlannedRun, move: Move
 ) -> None:
     targets = {move.topic_partition: move.replicas_after}
-    submit_was_not_answered(installation.ledger, run["run_id"], targets, broker_id=3)
+    submit_was_not_answered(installation.ledger, run["run_id"], targets)
     kafka.alter_reassignments({move.topic_partition: move.replicas_after})
 
 
@@ -245,19 +242,6 @@ def test_the_watch_restores_beside_a_run_what_that_does_not_need(
     assert installation.ledger.run(later["run_id"]).state is RunState.DONE
 
 
-def test_the_watch_settles_a_run_once_more_whose_copy_made_a_call_late(
-    installation: Installation, kafka: SimulatedCluster
-) -> None:
-    run = halted_while_moving(installation, kafka)
-    assert own_configs(kafka) == {}
-    note_late_call(installation.ledger, run["run_id"])
-    change_late(kafka, [follower_rate_of(installation, run)], ConfigOperation.SET)
-    report = watch.watch_throttles(installation, "demo", print)
-    assert own_configs(kafka) == {}
-    assert report.settled_runs[0].startswith(f"{run['run_id']}: halted")
-    assert watch.watch_throttles(installation, "demo", print).settled_runs == ()
-
-
 def meanwhile_after(
     monkeypatch: pytest.MonkeyPatch, judgement: str, meanwhile: Callable[[], object]
 ) -> None:
@@ -292,32 +276,6 @@ def test_the_watch_leaves_an_orphaned_run_that_somebody_executes_again(
     assert "somebody executes it again" in report.settled_runs[0]
 
 
-@pytest.mark.parametrize("is_over", [False, True], ids=["goes on", "and is cancelled"])
-def test_the_watch_leaves_a_run_with_a_late_call_that_somebody_executes_again(
-    installation: Installation,
-    kafka: SimulatedCluster,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    is_over: bool,
-) -> None:
-    run = halted_while_moving(installation, kafka)
-    note_late_call(installation.ledger, run["run_id"])
-
-    def executed_again() -> None:
-        grant(installation, run)
-        execution.open_run(installation, *run_of(run))
-        execution.execute_step(installation, *run_of(run), print)
-        if is_over:
-            halted(installation, kafka, run)
-
-    meanwhile_after(monkeypatch, "_late_runs", executed_again)
-    report = watch.watch_throttles(installation, "demo", print)
-    state = installation.ledger.run(run["run_id"]).state
-    assert state is (RunState.HALTED if is_over else RunState.RUNNING)
-    assert "meanwhile, so it was left alone" in report.settled_runs[0]
-    assert (own_configs(kafka) == {}) is is_over
-
-
 def test_the_watch_settles_a_late_move_while_a_newer_plan_waits_for_its_approval(
     installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,24 +291,6 @@ def test_the_watch_settles_a_late_move_while_a_newer_plan_waits_for_its_approval
     assert not kafka.list_reassignments()
     assert own_configs(kafka) == {}
     assert installation.ledger.run(newer["run_id"]).state is RunState.PROPOSED
-
-
-def test_the_watch_shows_a_late_move_beside_a_run_under_way_which_cancels_it(
-    installation: Installation, kafka: SimulatedCluster
-) -> None:
-    """The run is observed again only in a while: it is outside its windows, say."""
-    run = halted_while_moving(installation, kafka)
-    later = approved(installation)
-    execution.open_run(installation, *run_of(later))
-    partition = late_move(installation, kafka, run).topic_partition
-    report = watch.watch_throttles(installation, "demo", print)
-    assert report.late_moves_beside_a_run == (
-        f"{partition} (run {run['run_id']}): run {later['run_id']} cancels it, as soon as a "
-        "process carries that on",
-    )
-    assert report.is_clean and "1 late move under way" in report.summary
-    assert report.settled_runs == ()
-    assert kafka.list_reassignments(), "whoever drives the run cancels it"
 
 
 def test_the_watch_leaves_a_move_alone_that_somebody_makes_after_all_calls_were_answered(
@@ -417,78 +357,13 @@ def test_a_move_of_a_rejected_run_that_comes_late_is_cancelled(
         execution.open_run(installation, *run_of(run))
 
 
-@pytest.mark.parametrize("is_newest", [True, False], ids=["the newest", "an older one"])
-def test_a_late_move_of_a_run_that_is_done_finishes_if_no_newer_plan_was_made_without_it(
-    installation: Installation,
-    kafka: SimulatedCluster,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    is_newest: bool,
-) -> None:
-    monkeypatch.setattr(time, "sleep", kafka.advance)
-    run = approved(installation)
-    execution.open_run(installation, *run_of(run))
-    execute_and_settle(installation, kafka, run)
-    if not is_newest:
-        newer = approved(installation, Goal.DEMOTE_BROKERS, 1)
-        execution.open_run(installation, *run_of(newer))
-        execute_and_settle(installation, kafka, newer)
-    move = next(m for m in plan_of(installation, run).moves if m.adding)
-    partition = kafka.partitions[move.topic_partition]
-    kafka.alter_reassignments({move.topic_partition: move.replicas_before})
-    until_nothing_moves(kafka)
-    partition.size_bytes = 3e8  # not copied before the watch sees it
-    come_late(installation, kafka, run, move)
-    assert kafka.list_reassignments()
-    report = watch.watch_throttles(installation, "demo", print)
-    assert report.late_moves == (f"{move.topic_partition} (run {run['run_id']})",)
-    assert not kafka.list_reassignments()
-    assert partition.replicas == (move.replicas_after if is_newest else move.replicas_before)
-    assert own_configs(kafka) == {}
-
-
 def until_nothing_moves(kafka: SimulatedCluster) -> None:
     while kafka.list_reassignments():
         kafka.advance(60)
 
 
-def test_nothing_is_restored_while_a_late_move_of_an_ended_run_is_in_flight(
-    installation: Installation, kafka: SimulatedCluster
-) -> None:
-    run = halted_beside_a_dead_broker(installation, kafka)
-    kafka.restart_broker(3)
-    kafka.advance(30)
-    left = own_configs(kafka)
-    assert left
-    partition = late_move(installation, kafka, run).topic_partition
-    restored, pending = restore_pending_of(installation, kafka, "demo")
-    why = f"{partition} of run {run['run_id']} is still in flight: restored after its end"
-    assert (restored, {key.outcome for key in pending}) == ([], {why})
-    assert own_configs(kafka) == left
-    until_nothing_moves(kafka)
-    restored, pending = restore_pending_of(installation, kafka, "demo")
-    assert restored and not pending
-    assert own_configs(kafka) == {}
-
-
 def set_by_somebody_else(kafka: SimulatedCluster) -> None:
     kafka.alter_configs([ConfigChange(at_broker(3), FOLLOWER_RATE, ConfigOperation.SET, "777777")])
-
-
-@pytest.mark.parametrize("is_noted", [False, True], ids=["unanswered", "noted by its process"])
-def test_a_rate_of_ours_that_comes_late_gives_way_to_what_somebody_set_meanwhile(
-    installation: Installation, kafka: SimulatedCluster, *, is_noted: bool
-) -> None:
-    run = halted_while_moving(installation, kafka)
-    rate = rate_of_a_dead_call(installation, run)
-    set_by_somebody_else(kafka)
-    watch.watch_throttles(installation, "demo", print)
-    change_late(kafka, [rate], ConfigOperation.SET)
-    if is_noted:
-        note_late_call(installation.ledger, run["run_id"])
-    for _ in range(2):
-        watch.watch_throttles(installation, "demo", print)
-        assert own_configs(kafka) == {at_broker(3): {FOLLOWER_RATE: "777777"}}
 
 
 def test_a_watch_that_was_stopped_before_its_call_leaves_what_somebody_set_meanwhile(
@@ -511,28 +386,6 @@ def test_a_watch_that_was_stopped_before_its_call_leaves_what_somebody_set_meanw
         watch.watch_throttles(installation, "demo", print)
     watch.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {at_broker(3): {FOLLOWER_RATE: "777777"}}
-
-
-def test_a_restore_of_the_watch_that_nobody_answered_is_on_record_until_all_brokers_answer(
-    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = halted_while_moving(installation, kafka)
-    rate = follower_rate_of(installation, run)
-    change_late(kafka, [rate], ConfigOperation.SET)
-    reopen_keys(installation.ledger, run["run_id"], [rate])
-
-    def held_back(changes: Any, **_: Any) -> Any:
-        return CallResults((), {change.resource: NO_RESPONSE for change in changes})
-
-    with monkeypatch.context() as patch:
-        patch.setattr(kafka, "alter_configs", held_back)
-        assert watch.watch_throttles(installation, "demo", print).pending_keys
-    watch.watch_throttles(installation, "demo", print)
-    assert own_configs(kafka) == {}
-    assert [owned.key for owned in unanswered_keys(installation, run)] == [FOLLOWER_RATE]
-    kafka.advance(60)
-    watch.watch_throttles(installation, "demo", print)
-    assert not unanswered_keys(installation, run)
 
 
 def test_a_restore_that_is_refused_each_time_is_recorded_once(
@@ -616,7 +469,7 @@ def dead_for_good(
     change_was_not_answered(ledger, run_id, lists_of(installation, run))
     move = submitted_move(installation, run)
     targets = {move.topic_partition: move.replicas_after}
-    submit_was_not_answered(ledger, run_id, targets, broker_id=2, is_over=True)
+    submit_was_not_answered(ledger, run_id, targets)
     kafka.kill_broker(2)
     for _ in range(times):
         kafka.advance(watched_every_hours * 3600)

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Final
 
 from counterpoise.model.run import RunState
 from tests.support.ledger_view import (
-    JOURNAL_WRITES,
     STEP_WRITES,
     is_in_a_transaction,
     let_step_locks_run_out,
@@ -114,7 +113,7 @@ class CrashingJournal(CrashingProxy):
 
 class CrashingLedger(CrashingProxy):
     def journal(self, run_id: str) -> CrashingJournal:
-        return CrashingJournal(self._target.journal(run_id), JOURNAL_WRITES, self._countdown)
+        return CrashingJournal(self._target.journal(run_id), (), self._countdown)
 
 
 def crashing_run(run: SimulatedRun, countdown: Countdown) -> None:

@@ -55,16 +55,6 @@ ROWS: Final[Rows] = {
         }
     ],
     "step_locks": [{"cluster": CLUSTER, "holder": "9e107d9d372bb682", "until": 4_102_444_800}],
-    "late_calls": [
-        {
-            "id": 4,
-            "run_id": RUN,
-            "at": HALTED_AT + timedelta(seconds=31),
-            "call": "submitted 2 reassignments",
-            "settled_at": HALTED_AT + timedelta(minutes=15),
-        },
-        {"id": 7, "run_id": RUN, "at": HALTED_AT, "call": "set 1 rate", "settled_at": None},
-    ],
     "approvals": [
         {
             "id": 1001,
@@ -112,27 +102,23 @@ ROWS: Final[Rows] = {
             "earlier_rates": None,
         },
     ],
-    "moves": [
+    "submitted": [
         MOVE
         | {
-            "submitted_at": AT + timedelta(minutes=2),
+            "target": "7,2,3",
+            "sent_at": AT + timedelta(minutes=2),
+            "unanswered_at": None,
             "answered_at": AT + timedelta(minutes=2, seconds=1),
             "done_at": AT + timedelta(minutes=5),
-            "asked_broker_id": 2_147_483_647,
-            "target": "7,2,3",
-            "in_order_at": HALTED_AT,
-            "open_targets": "7,8,3",
         },
         MOVE
         | {
             "partition": 4,
-            "submitted_at": AT + timedelta(minutes=3),
+            "target": "7,2147483647",
+            "sent_at": AT + timedelta(minutes=3),
+            "unanswered_at": AT + timedelta(minutes=3),
             "answered_at": None,
             "done_at": None,
-            "asked_broker_id": None,
-            "target": "",  # a cancel
-            "in_order_at": None,
-            "open_targets": None,
         },
     ],
     "elections": [MOVE | {"attempts": 2}],

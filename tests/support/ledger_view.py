@@ -22,7 +22,7 @@ from typing import Any, Final
 import pytest
 import sqlalchemy as sa
 
-from counterpoise.execution import late_moves, restore_pending
+from counterpoise.execution import moves_in_flight, restore_pending
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.ledger import Journal, Ledger, Step, database_clock
 from counterpoise.ledger.run_states import set_state
@@ -33,12 +33,11 @@ from counterpoise.model.kafka import (
     ConfigResourceType,
     Reassignment,
     ResourceKey,
-    Targets,
 )
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.run import Event, Run, RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
-from counterpoise.undoing import WayBack, check_not_moved_again, check_undoable, find_way_back
+from counterpoise.undoing import WayBack, check_undoable, find_way_back
 
 Query = Callable[[str, Mapping[str, object]], Iterable[Any]]
 
@@ -47,7 +46,7 @@ _READ_BY_NO_DECISION: Final = {"events", "alembic_version", "questions"}
 TABLES: Final = tuple(table.name for table in metadata.sorted_tables)
 TABLES_OF_DECISIONS: Final = tuple(name for name in TABLES if name not in _READ_BY_NO_DECISION)
 # What grows with the moves of a run; deleted when the run counts no more.
-BULK_TABLES: Final = ("moves", "elections", "touched_keys")
+BULK_TABLES: Final = ("submitted", "elections", "touched_keys")
 
 # Before and after each of these, a process may be killed at a point that has a name.
 NAMED_WRITES: Final = (
@@ -58,8 +57,6 @@ NAMED_WRITES: Final = (
     "restore_later",
     "submitting",
     "answered",
-    "unanswered",
-    "done",
     "electing",
     "update_progress",
     "event",
@@ -70,23 +67,21 @@ STEP_WRITES: Final = (
     "answered",
     "change_state",
     "clear_unanswered_calls",
-    "done",
     "electing",
     "event",
-    "note_late_call",
+    "over",
+    "owning",
     "read_back",
     "reopen_keys",
     "restore_later",
     "restored",
     "sending",
-    "settled_late_calls",
     "submitting",
     "taken_back",
+    "taking_over",
     "touching",
-    "unanswered",
     "update_progress",
 )
-JOURNAL_WRITES: Final = ("note_late_call",)  # without a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +110,9 @@ class Submitted:
 
     run_id: str
     partition: TopicPartition
-    target: tuple[int, ...]  # () where nothing of it can be in flight any more
+    target: tuple[int, ...]
     is_unanswered: bool
-    has_arrived: bool  # as the run has seen it
+    is_over: bool  # nothing of it can be in flight any more
 
 
 class LedgerView:
@@ -215,51 +210,26 @@ class LedgerView:
         """Return the keys of all runs that somebody still has to look after: not restored, or a
         call may still change them.
         """
-        late = {row[0] for row in self._query(_RUNS_WITH_LATE_CALLS, {})}
-        return tuple(
-            key
-            for key in self.owned_keys()
-            if not key.is_restored or key.is_unanswered or key.run_id in late
-        )
+        return tuple(key for key in self.owned_keys() if not key.is_restored or key.is_unanswered)
 
     # -- moves
 
     def submitted(self, run_id: str | None = None) -> tuple[Submitted, ...]:
-        """Return what a run, or any run, has submitted last of each partition, and the targets of
-        earlier calls that nobody has answered.
-        """
+        """Return what a run, or any run, has submitted: each target of each partition."""
         query = (
-            "SELECT run_id, topic, partition, target, open_targets, "
-            "answered_at IS NULL OR asked_broker_id IS NOT NULL, done_at IS NOT NULL "
-            "FROM moves WHERE :run_id IN ('', run_id) ORDER BY run_id, topic, partition"
+            "SELECT run_id, topic, partition, target, unanswered_at IS NOT NULL, "
+            "done_at IS NOT NULL FROM submitted WHERE :run_id IN ('', run_id) "
+            "ORDER BY run_id, topic, partition, target"
         )
-        found = []
-        for of_run, topic, number, target, others, is_unanswered, has_arrived in self._query(
-            query, {"run_id": run_id or ""}
-        ):
-            partition = TopicPartition(topic, number)
-            is_open = bool(is_unanswered)
-            last = _replicas(target or "")
-            found.append(Submitted(of_run, partition, last, is_open, bool(has_arrived)))
-            earlier = {_replicas(text) for text in (others or "").split(";") if text} - {last}
-            found += [Submitted(of_run, partition, to, True, False) for to in sorted(earlier)]
-        return tuple(found)
+        return tuple(
+            Submitted(of_run, TopicPartition(topic, number), _replicas(to), bool(lost), bool(over))
+            for of_run, topic, number, to, lost, over in self._query(
+                query, {"run_id": run_id or ""}
+            )
+        )
 
     def submitted_partitions(self, run_id: str) -> set[TopicPartition]:
         return {submitted.partition for submitted in self.submitted(run_id)}
-
-    def arrived(self, run_id: str | None = None) -> set[TopicPartition]:
-        """Return the partitions that a run, or any run, has seen at their target."""
-        return {s.partition for s in self.submitted(run_id) if s.has_arrived}
-
-    def late_calls(self, run_id: str) -> list[str]:
-        """Return the calls that a copy of the run made after the step had gone to another one, and
-        that the run was not settled for since.
-        """
-        query = (
-            "SELECT call FROM late_calls WHERE run_id = :run_id AND settled_at IS NULL ORDER BY id"
-        )
-        return [call for (call,) in self._query(query, {"run_id": run_id})]
 
     def counts(self) -> dict[str, int]:
         """Return how many rows each table has that grows with the moves of a run."""
@@ -268,9 +238,6 @@ class LedgerView:
     def count(self, table: str) -> int:
         ((count,),) = self._query(f"SELECT count(*) FROM {table}", {})
         return int(count)
-
-
-_RUNS_WITH_LATE_CALLS: Final = "SELECT run_id FROM late_calls WHERE settled_at IS NULL"
 
 
 @lru_cache(maxsize=1_000)
@@ -298,20 +265,18 @@ def in_flight_as_ours(
     reassignments: Mapping[TopicPartition, Reassignment],
 ) -> set[TopicPartition]:
     """Return the partitions in flight that the ledger counts as moved by a run which has ended."""
-    submissions = ledger.journal(run_id).submissions()
-    return {move.topic_partition for move in late_moves(plan, reassignments, submissions)}
+    rows = ledger.journal(run_id).submitted(only_open=True)
+    return {move.topic_partition for move in moves_in_flight(plan, reassignments, rows)}
 
 
 def way_back_of(
     ledger: Ledger, run: Run, plan: RebalancePlan, snapshot: ClusterSnapshot
 ) -> WayBack:
     """Return how a run can be undone. Raises RefusedError where it cannot."""
-    journal, later = ledger.journal(run.run_id), ledger.moved_after(run)
-    submissions = journal.submissions()
-    check_undoable(run, plan, submissions, later, journal.events(), rebase=False)
-    found = find_way_back(plan, submissions, later, snapshot, lambda *_: True)
-    check_not_moved_again(submissions, found.later)
-    return found
+    journal = ledger.journal(run.run_id)
+    submitted = journal.submitted()
+    check_undoable(run, plan, journal.events(), has_moved=bool(submitted))
+    return find_way_back(plan, submitted, snapshot)
 
 
 def topic_id_of(ledger: Ledger, run_id: str, resource_key: ResourceKey) -> str:
@@ -335,25 +300,6 @@ def restore_pending_keys(
 def _owned(ledger: Ledger, run_id: str, keys: Collection[TouchedKey]) -> tuple[OwnedKey, ...]:
     known = {owned.resource_key: owned for owned in LedgerView.of(ledger).owned_keys(run_id)}
     return tuple(known[key.resource_key] for key in keys)
-
-
-def settle_again_if_late(
-    ledger: Ledger,
-    run_id: str,
-    plan: RebalancePlan,
-    reassignments: Mapping[TopicPartition, Reassignment],
-) -> bool:
-    """Let a run that has ended settle once more where a call or a move of it came late, as the
-    watch does; return whether it does.
-    """
-    has_late_calls = bool(LedgerView.of(ledger).late_calls(run_id))
-    if not has_late_calls and not in_flight_as_ours(ledger, run_id, plan, reassignments):
-        return False
-    with ledger.journal(run_id).step() as step:
-        if has_late_calls:
-            step.reopen_keys()
-        step.change_state(RunState.SETTLING, "a move came late")
-    return True
 
 
 # -- writes
@@ -424,25 +370,13 @@ def change_was_not_answered(ledger: Ledger, run_id: str, keys: Collection[OwnedK
 
 
 def submit_was_not_answered(
-    ledger: Ledger,
-    run_id: str,
-    targets: Targets,
-    *,
-    broker_id: int | None = None,
-    is_over: bool = False,
+    ledger: Ledger, run_id: str, targets: Mapping[TopicPartition, tuple[int, ...]]
 ) -> None:
-    """Let a run reassign partitions, or cancel that, in a call that nobody answered: it may have
-    been applied, or be.
-
-    `broker_id` is the broker that was asked, where it is known. With `is_over`, the run has ended
-    since and nothing was in flight then.
+    """Let a run reassign partitions in a call that nobody answered: it may have been applied, or
+    be.
     """
     with ledger.journal(run_id).step() as step:
-        step.submitting(targets)
-        if broker_id is not None:
-            step.unanswered(targets, broker_id)
-        if is_over:
-            step.in_order(targets)
+        step.submitting(targets.items())
 
 
 def record_as_arrived(ledger: Ledger, run_id: str, moves: Iterable[Move], at: datetime) -> None:
@@ -452,27 +386,22 @@ def record_as_arrived(ledger: Ledger, run_id: str, moves: Iterable[Move], at: da
             "run_id": run_id,
             "topic": move.topic,
             "partition": move.partition,
-            "submitted_at": at,
-            "answered_at": at,
-            "done_at": at,
             "target": ",".join(map(str, move.replicas_after)),
+            "sent_at": at,
+            "answered_at": at,
         }
         for move in moves
     ]
     with ledger._engine.begin() as connection:
-        connection.execute(metadata.tables["moves"].insert(), rows)
+        connection.execute(metadata.tables["submitted"].insert(), rows)
 
 
-def submit_was_answered(ledger: Ledger, run_id: str, targets: Targets) -> None:
-    """Let a run reassign partitions, or cancel that, in a call that was answered."""
+def submit_was_answered(
+    ledger: Ledger, run_id: str, targets: Mapping[TopicPartition, tuple[int, ...]]
+) -> None:
+    """Let a run reassign partitions in a call that was answered."""
     with ledger.journal(run_id).step() as step:
-        step.submitting(targets)
-        step.answered(targets)
-
-
-def note_late_call(ledger: Ledger, run_id: str, call: str = "config change") -> None:
-    """Let a copy of a run note that it made a call after the step had gone to another one."""
-    ledger.journal(run_id).note_late_call(call)
+        step.answered(step.submitting(targets.items()))
 
 
 def reopen_keys(ledger: Ledger, run_id: str, keys: Collection[OwnedKey]) -> None:
@@ -487,19 +416,15 @@ def _touched(ledger: Ledger, run_id: str, keys: Collection[OwnedKey]) -> list[To
 
 
 def count_as_open(ledger: Ledger) -> dict[str, int]:
-    """Let a move count as not arrived, another one as not answered, and the keys of broker 4 as not
+    """Let what was submitted of two partitions count as open, and the keys of broker 4 as not
     restored; return how many rows of each table are open now.
     """
-    not_arrived = _write(ledger, "UPDATE moves SET done_at = NULL WHERE partition = 0")
-    not_answered = _write(
-        ledger,
-        "UPDATE moves SET asked_broker_id = 3 WHERE partition = 1 AND done_at IS NOT NULL",
-    )
+    open_rows = _write(ledger, "UPDATE submitted SET done_at = NULL WHERE partition IN (0, 1)")
     not_restored = _write(
         ledger, "UPDATE touched_keys SET restored_at = NULL WHERE resource_name = '4'"
     )
-    assert not_arrived and not_answered and not_restored
-    return {"moves": not_arrived + not_answered, "touched_keys": not_restored}
+    assert open_rows and not_restored
+    return {"submitted": open_rows, "touched_keys": not_restored}
 
 
 def forge_rate(path: Path, rate_bytes_per_second: int) -> None:
@@ -637,11 +562,6 @@ def before_recording_keys(patch: pytest.MonkeyPatch, action: Callable[[], None])
 def before_recording_targets(patch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
     """Let something happen before a step records the intent to submit."""
     _before(patch, Step, "submitting", action)
-
-
-def before_recording_no_answer(patch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
-    """Let something happen before a step records that nobody answered what it submitted."""
-    _before(patch, Step, "unanswered", action)
 
 
 def _before(patch: pytest.MonkeyPatch, kind: type, name: str, action: Callable[[], None]) -> None:

@@ -28,13 +28,12 @@ from counterpoise.ledger import Ledger, database
 from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.schema import metadata
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
 from counterpoise.model.person import Person
 from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.request import Goal
-from counterpoise.model.run import TRANSITIONS, Run, RunState, Submission, TouchedKey
+from counterpoise.model.run import TRANSITIONS, Run, RunState, TouchedKey
 from tests.support.ledger_view import change_state
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -230,17 +229,6 @@ def test_what_is_ours_of_a_key_grows_and_its_earlier_value_is_as_it_is_told(
     )
 
 
-def test_what_was_submitted_and_is_done_is_counted_by_partition(ledger: Ledger) -> None:
-    journal = ledger.journal(ledger.propose(PLAN, "p", requested_by="a").run_id)
-    assert journal.submission_counts() == (0, 0)
-    first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
-    with journal.step() as step:
-        step.submitting({first: (1, 2), second: (1, 2)})
-        step.submitting({first: (2, 1)})
-        step.done([second])
-    assert journal.submission_counts() == (2, 1)
-
-
 def test_rates_of_an_earlier_execution_are_no_longer_ours(ledger: Ledger) -> None:
     journal = ledger.journal(ledger.propose(PLAN, "p", requested_by="a").run_id)
     broker = ConfigResource(ConfigResourceType.BROKER, "4")
@@ -255,14 +243,6 @@ def test_rates_of_an_earlier_execution_are_no_longer_ours(ledger: Ledger) -> Non
         step.touching([TouchedKey(broker, FOLLOWER_RATE, "", None, written_value="200000")])
     (touched,) = journal.touched()
     assert (touched.written_value, touched.earlier_rates) == ("200000", "")
-
-
-def test_a_call_that_nobody_answered_is_lost_a_day_after_the_run_ended() -> None:
-    ended_at = NOW - timedelta(days=2)
-    lost = Submission(TopicPartition("a", 0), ended_at, None, None, 3, (4, 2), ended_at)
-    assert lost.without_lost_call(NOW).is_at_rest
-    ended_now = replace(lost, in_order_at=NOW)
-    assert ended_now.without_lost_call(NOW) == ended_now
 
 
 def test_what_cannot_be_opened_says_where_and_why_without_a_password(tmp_path: Path) -> None:

@@ -64,9 +64,6 @@ def _add_undo(commands: Commands) -> None:
     )
     add_run_arguments(parser)
     parser.add_argument(
-        "--rebase", action="store_true", help="leave out partitions that later runs moved again"
-    )
-    parser.add_argument(
         "--out", type=path_argument, required=True, metavar="UNDO.json", help="write the plan here"
     )
     add_why_argument(parser)
@@ -87,7 +84,7 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
             value = {"plan": None, "request": RecordedRequest.of(request)}
             print_answer(arguments, console, value, line)
             return 0
-        undo_plan = make_undo_plan(installation, run.run_id, rebase=arguments.rebase)
+        undo_plan = make_undo_plan(installation, run.run_id)
         made, by = f"made plan {undo_plan.fingerprint}", who()
         requests.note_undo(installation, run.run_id, made, by=by, why=arguments.why)
     write_text(arguments.out, undo_plan.to_json(), "plan")

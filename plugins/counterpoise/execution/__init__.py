@@ -6,7 +6,7 @@ the same as going on.
 """
 
 from counterpoise.execution.driver import Driver
-from counterpoise.execution.leftovers import late_moves
+from counterpoise.execution.leftovers import moves_in_flight
 from counterpoise.execution.options import ExecutionOptions
 from counterpoise.execution.throttling.pending_restores import restore_pending
 from counterpoise.execution.throttling.restore import keys_to_restore
@@ -15,6 +15,6 @@ __all__ = [
     "Driver",
     "ExecutionOptions",
     "keys_to_restore",
-    "late_moves",
+    "moves_in_flight",
     "restore_pending",
 ]

@@ -1,17 +1,16 @@
-"""Which reassignments to cancel next: what earlier runs left, what is stuck, what has to end. Pure.
+"""Which reassignments to cancel next: what is stuck, what has to end, what came late. Pure.
 
-next_cancel(inputs, cancel_stuck(inputs))    # of a run that may move
-next_cancel(inputs, cancel_moves(inputs))    # of a run that settles
+cancel_moves(inputs)    # of a run that settles
+cancel_late(inputs)     # of one that has ended
 """
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
-from itertools import islice
+from datetime import datetime
 from typing import Final
 
-from counterpoise.execution.commands import Cancel, CancelLate
+from counterpoise.execution.commands import Cancel
 from counterpoise.execution.conditions import in_words, of
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import MoveState, Observation
@@ -21,32 +20,31 @@ from counterpoise.model.run_progress import Condition
 from counterpoise.model.words import name_brokers
 from counterpoise.units import format_rate
 
-_TRIED_AGAIN_AFTER: Final = timedelta(seconds=30)
 _NEVER_ENDS: Final = (
     "the same replica is added and removed, which Kafka never ends, or the call came late"
 )
 
 
-def next_cancel(inputs: DecisionInputs, own: Cancel | None) -> CancelLate | Cancel | None:
-    """Return the next cancel: of what earlier runs left, or of moves of this run.
-
-    What earlier runs left comes first. Where Kafka refuses to cancel that, this run's own are tried
-    at once, and again every 30 s.
+def cancel_late(inputs: DecisionInputs) -> Cancel | None:
+    """Return the cancel of what an ended run has in flight by a call that nobody answered; what
+    else is in flight, or in sync only by its new replicas, ends under its throttle.
     """
-    late = _cancel_late(inputs)
-    if late is None or own is None:
-        return late or own
-    without_effect_since = inputs.run_progress.since(Condition.CANCELLING)
-    if without_effect_since is None:
-        return late
-    tried_again_at = inputs.observation.observed_at - _TRIED_AGAIN_AFTER
-    is_own_turn = _tried_at(inputs, own.moves[0]) < max(without_effect_since, tried_again_at)
-    return own if is_own_turn else late
+    in_flight = [*inputs.by_state[MoveState.STUCK], *inputs.moving]
+    late = [
+        move
+        for move in in_flight
+        if (row := inputs.observation.row_in_flight(move))
+        and row.unanswered_at is not None
+        and not _lowers_isr(move, inputs.observation)
+    ]
+    return _cancel(inputs, dict.fromkeys(late, "the call came after the end of its run"))
 
 
-def cancel_stuck(inputs: DecisionInputs) -> Cancel | None:
-    """Return the cancel of what never ends by itself; None where there is none."""
-    return _cancel(inputs, dict.fromkeys(inputs.by_state[MoveState.STUCK], _NEVER_ENDS))
+def _lowers_isr(move: Move, observation: Observation) -> bool:
+    """Return whether a cancel would leave fewer replicas in sync than the move is to have."""
+    _, description, moving = observation.partitions[move.topic_partition]
+    kept = set(description.isr).difference(moving.adding if moving else ())
+    return len(kept) < min(len(move.replicas_after), len(description.isr))
 
 
 def cancel_moves(inputs: DecisionInputs) -> Cancel | None:
@@ -63,8 +61,7 @@ def _moves_to_cancel(inputs: DecisionInputs) -> dict[Move, str]:
     why_all = _why_all(inputs)
     reasons = {move: why_all or _why_not(move, inputs) for move in moving}
     reasons = dict.fromkeys(inputs.by_state[MoveState.STUCK], _NEVER_ENDS) | reasons
-    cancelled_just_now = inputs.observation.cancel_may_not_show_yet
-    return {move: why for move, why in reasons.items() if why and not cancelled_just_now(move)}
+    return {move: why for move, why in reasons.items() if why}
 
 
 def _why_all(inputs: DecisionInputs) -> str:
@@ -122,11 +119,6 @@ def brokers_filled_by(move: Move, observation: Observation) -> tuple[int, ...]:
     )
 
 
-def _cancel_late(inputs: DecisionInputs) -> CancelLate | None:
-    late = inputs.observation.conditions.late_reassignments
-    return CancelLate(dict(islice(late.items(), inputs.max_partitions_per_call))) if late else None
-
-
 def _cancel(inputs: DecisionInputs, reasons: Mapping[Move, str]) -> Cancel | None:
     """Return the cancel of as many moves as a call takes, those first that were tried longest ago:
     what Kafka refuses keeps no others from it.
@@ -143,4 +135,4 @@ def _cancel(inputs: DecisionInputs, reasons: Mapping[Move, str]) -> Cancel | Non
 
 def _tried_at(inputs: DecisionInputs, move: Move) -> datetime:
     """Return when a move of this run was submitted, or its cancel, whichever was last."""
-    return inputs.observation.submissions[move.topic_partition].submitted_at
+    return max(row.sent_at for row in inputs.observation.submitted[move.topic_partition])

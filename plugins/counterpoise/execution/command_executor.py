@@ -5,17 +5,16 @@
     )
 
 Every write says in the same transaction that the step is still ours, and no call begins after the
-step's deadline: a copy that was frozen and wakes late neither calls nor writes. If it froze within
-the call itself, it notes that the call was late, and the run is settled once more.
+step's deadline: a copy that was frozen and wakes late neither calls nor writes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import ClusterError, UnknownOutcomeError
 from counterpoise.execution.commands import (
     Cancel,
-    CancelLate,
     Command,
     Elect,
     KeyChange,
@@ -27,7 +26,6 @@ from counterpoise.execution.commands import (
     Wait,
 )
 from counterpoise.execution.conditions import in_words
-from counterpoise.execution.events import sent_again_event
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.observe import changed_moves
 from counterpoise.execution.recorded_calls import AnyResults, RecordedCalls, name_of
@@ -41,17 +39,17 @@ from counterpoise.execution.throttling.targets import (
 )
 from counterpoise.kafka_admin.config_requests import NO_RESPONSE, NOT_SENT, without_answer
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import CallResults, ConfigResource, Targets
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
-from counterpoise.model.run import LateCall, RunState, TouchedKey
+from counterpoise.model.run import RunState, TouchedKey
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
     from counterpoise.ledger import Ledger, Step
+    from counterpoise.ledger.submitted import Unanswered
 
 OBSERVE_AGAIN_SECONDS: Final = 2.0  # while partitions move
 # While the last partitions move: short enough for Airflow's operator to stay in its worker.
@@ -79,7 +77,6 @@ class CommandExecutor:
         """Prepare for one run; `throttles` are all that it may ever set."""
         self._admin, self._ledger, self._log = admin, ledger, log
         self._journal = journal = ledger.journal(run_id)
-        self._cluster = plan.cluster
         self._planned_lists = throttles.lists
         # Lifts the cluster's guard over the number of replicas (KIP-860).
         self._may_resize = plan.goal is Goal.REPLICATION_FACTOR
@@ -104,14 +101,15 @@ class CommandExecutor:
                 return READ_BACK_SECONDS if is_last else ELECTION_PAUSE_SECONDS
             case Cancel(moves, reason):
                 unchanged = self._unchanged(moves, observation)
-                targets: Targets = {move.topic_partition: None for move in unchanged}
-                return self._reassign("cancelling", f"{_count(unchanged)}: {reason}", targets, step)
-            case CancelLate(reassignments):
-                return self._cancel_late(reassignments, step)
+                return self._cancel(unchanged, reason, observation, step)
             case RestoreOrder(moves):
                 # Of replicas that are still there: others would be copied.
                 unchanged = self._unchanged(moves, observation)
-                orders = {m.topic_partition: observation.order_to_restore(m) for m in unchanged}
+                orders = {
+                    move.topic_partition: order
+                    for move in unchanged
+                    if (order := observation.order_to_restore(move))
+                }
                 text = f"the replica order of {_count(unchanged)}"
                 return self._reassign("restoring", text, orders, step)
             case Restore(keys):
@@ -142,15 +140,6 @@ class CommandExecutor:
     def _has_recorded(self, kind: str, text: str) -> bool:
         events = self._journal.events()
         return any(event.kind == kind and event.text == text for event in events)
-
-    def reopen_keys(self, late: LateCall, step: "Step") -> None:
-        """Let every key that was restored before a late call be restored again: once for each call,
-        since a late move may be copied for hours, and keys that it does not need go back at once.
-        """
-        text = f"a {late.call} was made late (call {late.call_id}): every key is restored again"
-        if not self._has_recorded("late call", text):
-            step.reopen_keys()
-            self.record_event("late call", text, step)
 
     def _throttle(
         self, command: Throttle, observation: Observation, rate: int, step: "Step"
@@ -221,9 +210,6 @@ class CommandExecutor:
         if len(self._unchanged(ready, observation)) < len(ready):
             return READ_BACK_SECONDS
         targets = {move.topic_partition: observation.next_target(move) for move in ready}
-        if again := [str(m.topic_partition) for m in command.cancelled_by_others if m in ready]:
-            with step.together(is_current=True):
-                self.record_event(*sent_again_event(again), step)
         wait_seconds = self._reassign("moving", _count(ready), targets, step)
         is_copying = any(observation.adding_replicas(move) for move in ready)
         return wait_seconds if is_copying else READ_BACK_SECONDS
@@ -238,77 +224,67 @@ class CommandExecutor:
         changed_partitions = {move.topic_partition for move in changed}
         return [move for move in moves if move.topic_partition not in changed_partitions]
 
-    def _reassign(self, kind: str, text: str, targets: Targets, step: "Step") -> float:
-        """Submit or cancel reassignments in one call, if there are any; return the seconds to wait.
+    def _reassign(
+        self,
+        kind: str,
+        text: str,
+        targets: Mapping[TopicPartition, tuple[int, ...]],
+        step: "Step",
+    ) -> float:
+        """Submit reassignments in one call, if there are any; return the seconds to wait.
 
-        Without an answer they may be applied now or much later: which broker was asked is kept.
+        Without an answer they may be applied now or much later: they stay on record as unanswered.
         Raises StepExpiredError where the process was stopped since the step's last write.
         """
         if not targets:
             return READ_BACK_SECONDS
-        # A cancel that Kafka refuses is tried again for as long as its patience.
-        cancels = None in targets.values()
-        calls = RecordedCalls(self._admin, self._journal, self._log, is_repeated=cancels)
         with step.together(is_current=True):
-            calls.record_event(kind, text, step)
-            step.submitting(targets)
-        noting_when_late = calls.noting_a_late_call("reassignment", step, targets)
+            self.record_event(kind, text, step)
+            before = step.submitting(targets.items())
+        return self._send(targets, before, self._calls, step)
+
+    def _cancel(
+        self, moves: Sequence[Move], reason: str, observation: Observation, step: "Step"
+    ) -> float:
+        """Cancel reassignments in one call, if there are any; return the seconds to wait.
+
+        The replicas before are the run's again with that: a cancel may leave them in another order.
+        """
+        if not moves:
+            return READ_BACK_SECONDS
+        before: dict[tuple[TopicPartition, tuple[int, ...]], datetime | None] = {}
+        for move in moves:
+            row = observation.row_in_flight(move)
+            if row is not None:
+                before[row.topic_partition, row.target] = row.unanswered_at
+        replicas_before = [
+            (move.topic_partition, replicas)
+            for move in moves
+            if (replicas := observation.replicas_before_reassignment(move))
+        ]
+        # A cancel that Kafka refuses is tried again for as long as its patience.
+        calls = RecordedCalls(self._admin, self._journal, self._log, is_repeated=True)
+        with step.together(is_current=True):
+            calls.record_event("cancelling", f"{_count(moves)}: {reason}", step)
+            step.owning((*before, *replicas_before))
+        return self._send({move.topic_partition: None for move in moves}, before, calls, step)
+
+    def _send(
+        self, targets: Targets, before: "Unanswered", calls: RecordedCalls, step: "Step"
+    ) -> float:
         try:
             results = self._admin.alter_reassignments(
                 targets, may_change_replication_factor=self._may_resize, deadline=step.deadline
             )
         except UnknownOutcomeError as error:
-            with noting_when_late, step.together():
-                step.unanswered(targets, error.broker_id)
-                self.record_event("no answer", str(error), step)
+            calls.record_event("no answer", str(error), step)
             return OBSERVE_AGAIN_SECONDS
-        with noting_when_late, step.together():
-            step.answered(targets)
-            step.at_rest(tp for tp in results.accepted if targets[tp] is None)
+        refused = results.errors.keys() if None not in targets.values() else ()
+        with step.together():
+            step.answered(before, refused)
             calls.record_errors("reassignment", results, step)
         _raise_if_refused("reassignment", results, harmless=_OVERTAKEN)
         return OBSERVE_AGAIN_SECONDS if not results.errors else OBSERVE_AGAIN_SECONDS * 2
-
-    def _cancel_late(self, reassignments: Mapping[TopicPartition, str], step: "Step") -> float:
-        """Cancel what earlier runs left; after this run the watch settles them once more."""
-        reassignments = self._still_late(reassignments)
-        if not reassignments:
-            return READ_BACK_SECONDS
-        partitions_by_run = grouped((run_id, tp) for tp, run_id in reassignments.items())
-        with step.together(is_current=True):
-            for run_id, partitions in partitions_by_run.items():
-                late = pluralize(len(partitions), "reassignment")
-                self.record_event("cancelling", f"{late} of run {run_id} came after its end", step)
-                step.of_run(run_id).submitting(dict.fromkeys(partitions))
-                step.of_run(run_id).note_late_call("reassignment")
-        try:
-            results = self._admin.alter_reassignments(
-                dict.fromkeys(reassignments), deadline=step.deadline
-            )
-        except UnknownOutcomeError as error:  # the next observation shows what became of it
-            self.record_event("no answer", str(error), step)
-            return OBSERVE_AGAIN_SECONDS
-        self._calls.record_errors("reassignment", results, step)
-        accepted = frozenset(results.accepted)
-        with step.together():
-            for run_id, partitions in partitions_by_run.items():
-                step.of_run(run_id).late_call_cancelled(accepted.intersection(partitions))
-        _raise_if_refused("reassignment", results, harmless=_OVERTAKEN)
-        return OBSERVE_AGAIN_SECONDS
-
-    def _still_late(
-        self, reassignments: Mapping[TopicPartition, str]
-    ) -> Mapping[TopicPartition, str]:
-        """Return those that still go where their run wanted it: somebody else may have ended some
-        of the others meanwhile, and begun their own.
-        """
-        present = self._admin.list_reassignments()
-        targets = {tp: present[tp].target for tp in reassignments if tp in present}
-        late = self._ledger.submitted_by_ended_runs(self._cluster, targets)
-        still_late = {tp: run for tp, run in reassignments.items() if late.get(tp) == run}
-        if changed := len(reassignments) - len(still_late):
-            self._log(f"{pluralize(changed, 'partition')} changed meanwhile: observing again")
-        return still_late
 
     def _elect(self, moves: tuple[Move, ...], step: "Step") -> None:
         partitions = [move.topic_partition for move in moves]

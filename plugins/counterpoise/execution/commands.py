@@ -3,10 +3,8 @@
 Each command is one change of the cluster at most, and harmless when it is applied late.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TouchedKey
@@ -32,8 +30,6 @@ class Submit:
     """Reassign each partition to its next target replicas."""
 
     moves: tuple[Move, ...]
-    # Those that are sent again, since somebody else cancelled them.
-    cancelled_by_others: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +49,6 @@ class Cancel:
 
     moves: tuple[Move, ...]
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class CancelLate:
-    """Cancel reassignments of earlier runs that came after their end; each with its run's id."""
-
-    reassignments: Mapping[TopicPartition, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +106,6 @@ Command = (
     | Submit
     | Elect
     | Cancel
-    | CancelLate
     | RestoreOrder
     | Restore
     | MarkRestored

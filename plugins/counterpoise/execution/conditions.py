@@ -130,12 +130,6 @@ TABLE: Final[Mapping[Condition, Row]] = {
         "{them}: {names}",
         patience=UNLISTED_PATIENCE,
     ),
-    Condition.CANCELLED: Row(
-        "{names} seem{s} to have been cancelled by somebody else, or a broker is only behind: "
-        "nothing new is submitted for some seconds",
-        patience=None,
-    ),
-    Condition.SENT_AGAIN: Row("{names} {was} sent again after somebody's cancel", patience=None),
     # -- moves and calls
     Condition.COPYING: Row(
         "copies {partitions}",
@@ -203,10 +197,19 @@ TABLE: Final[Mapping[Condition, Row]] = {
     Condition.DRIFTED: _at_once(
         "somebody else moved {partitions} of the plan: {names}", "make a new plan"
     ),
-    Condition.CANCELLED_AGAIN: _at_once(
-        "somebody else cancelled {names} again, after {they} had been sent a second time "
-        "(`kafka-reassign-partitions.sh --cancel`, say, or an emergency stop)",
+    Condition.TAKEN_BACK: _at_once(
+        "somebody else cancelled or took back {names} (`kafka-reassign-partitions.sh --cancel`, "
+        "say, or an emergency stop)",
         f"{_FIND_OUT_WHO}, or leave it as it is",
+    ),
+    Condition.CAME_LATE: _at_once(
+        "an earlier call of ours came late, and reassigns {names}",
+        "`counterpoise watch` ends that; then {again}",
+    ),
+    Condition.USED_BY_OTHERS: Row(
+        "moves of somebody else copy under the throttle of this run, which stays: {names}",
+        "`counterpoise cancel RUN --redirected` ends them; the watch restores the keys then",
+        is_decided=True,
     ),
     Condition.FULL_LOG_DIR: _at_once(
         "a log dir is past its limit: {detail}",

@@ -5,8 +5,7 @@
 
 The first of these that there is something to do for is the next command:
 
-    running: halt, cancel what earlier runs left or is stuck, set and take back throttles, wait,
-        submit, elect
+    running: halt, set and take back throttles, wait, submit, elect
     settling: cancel, set and take back throttles, wait, restore order, restore, finish
 
 A gap in the throttles that a cancel did not end is closed before the next cancel. What a run can
@@ -22,16 +21,9 @@ from typing import Final
 
 from counterpoise.execution.back_off import HALT_AFTER, LOWEST_RATE, lost_partitions
 from counterpoise.execution.batching import brokers_to_wait_for, next_batch
-from counterpoise.execution.cancelled_moves import cancelled_again, cancelled_moves
-from counterpoise.execution.cancelling import (
-    brokers_filled_by,
-    cancel_moves,
-    cancel_stuck,
-    next_cancel,
-)
+from counterpoise.execution.cancelling import brokers_filled_by, cancel_late, cancel_moves
 from counterpoise.execution.commands import (
     Cancel,
-    CancelLate,
     Command,
     Elect,
     Finish,
@@ -101,8 +93,6 @@ def activity_of(command: Command) -> Activity | None:
             return of(Condition.ELECTING, _names(moves))
         case Cancel(moves):
             return of(Condition.CANCELLING, _names(moves))
-        case CancelLate(reassignments):
-            return of(Condition.CANCELLING, reassignments)
         case RestoreOrder(moves):
             return of(Condition.ORDERING, _names(moves))
         case Restore():
@@ -116,19 +106,14 @@ def _next_command(inputs: DecisionInputs) -> Command:
     pause = reason_to_pause(inputs)
     remaining = inputs.may_be_in_flight if pause else inputs.pending
     in_flight = [*inputs.moving, *remaining] if pause else inputs.listed_moves
-    if cancel := next_cancel(inputs, cancel_stuck(inputs)):
-        return _gap_before_a_cancel(inputs, in_flight, remaining) or cancel
-    hold, seem_cancelled = pause or reason_to_hold(inputs), inputs.seem_cancelled
-    if seem_cancelled and not _may_anything_copy(inputs, seem_cancelled):
-        # There is nothing to throttle: whoever cancels may take the keys back as well.
-        return Wait(hold or seem_cancelled, is_brief=not hold)
-    batch = () if hold or seem_cancelled else _next_batch(inputs)
+    hold = pause or reason_to_hold(inputs)
+    batch = () if hold else _next_batch(inputs)
     if command := throttle_command(inputs, in_flight, batch, remaining, is_held=bool(hold)):
         return command
     if hold:
         return Wait(hold)
     if batch:
-        return Submit(batch, cancelled_moves(inputs.run_progress, batch))
+        return Submit(batch)
     return _wait_for_moves(inputs) or _next_election(inputs)
 
 
@@ -191,17 +176,20 @@ def _lasting_trouble(inputs: DecisionInputs) -> Halt | None:
 def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
     conditions = inputs.observation.conditions
     in_plan = [move.topic_partition for move in inputs.by_state[MoveState.FOREIGN]]
-    of_others = [tp for tp in in_plan if tp not in conditions.late_reassignments]
+    of_others = [tp for tp in in_plan if tp not in conditions.of_earlier_runs]
     foreign = [str(tp) for tp in (*of_others, *conditions.foreign_reassignments)]
     # A run that is paused begins nothing beside them: what they move may have arrived by its end.
-    if redirected := [tp for tp in of_others if tp in inputs.observation.submissions]:
+    if redirected := [tp for tp in of_others if tp in inputs.observation.submitted]:
         return _halt(inputs, of(Condition.REDIRECTED, redirected))
     if foreign and not reason_to_pause(inputs):
         return _halt(inputs, of(Condition.FOREIGN, foreign))
     if drifted := inputs.by_state[MoveState.DRIFTED]:
         return _halt(inputs, of(Condition.DRIFTED, _names(drifted)))
-    if again := cancelled_again(inputs.run_progress):
-        return _halt(inputs, of(Condition.CANCELLED_AGAIN, again))
+    if taken_back := inputs.moves_in(MoveState.TAKEN_BACK, MoveState.CANCELLED):
+        return _halt(inputs, of(Condition.TAKEN_BACK, _names(taken_back)))
+    late = [str(tp) for tp in in_plan if tp in conditions.of_earlier_runs]
+    if late := [*late, *_names(inputs.by_state[MoveState.STUCK])]:
+        return _halt(inputs, of(Condition.CAME_LATE, late))
     if inputs.run_progress.throttle_gaps > _MAX_THROTTLE_GAPS:
         keys = keys_removed_by_others(inputs)
         return _halt(inputs, of(Condition.THROTTLE_GAP, keys), cancels=True)
@@ -283,17 +271,7 @@ def _below_min_isr(inputs: DecisionInputs) -> Halt | None:
 # -- what comes next where nothing speaks against it
 
 
-def _may_anything_copy(inputs: DecisionInputs, seem_cancelled: Activity) -> bool:
-    """Return whether anything is in flight, or may be, beside the moves that seem cancelled: these
-    were seen in flight.
-    """
-    in_flight = {str(move.topic_partition) for move in (*inputs.moving, *inputs.may_be_in_flight)}
-    return not in_flight.issubset(seem_cancelled.subjects)
-
-
-def _gap_before_a_cancel(
-    inputs: DecisionInputs, in_flight: Sequence[Move], remaining: Sequence[Move] = ()
-) -> Command | None:
+def _gap_before_a_cancel(inputs: DecisionInputs, in_flight: Sequence[Move]) -> Command | None:
     """Return what closes a gap that was there at the observation before, too.
 
     A cancel comes first, since it ends what copies; where it had no effect, the gap is closed, and
@@ -301,7 +279,7 @@ def _gap_before_a_cancel(
     """
     observations = inputs.run_progress.unthrottled_observations
     is_closed_now = observations and observations % 2 == 0
-    return throttle_command(inputs, in_flight, (), remaining) if is_closed_now else None
+    return throttle_command(inputs, in_flight) if is_closed_now else None
 
 
 def _next_batch(inputs: DecisionInputs) -> tuple[Move, ...]:
@@ -339,7 +317,7 @@ def settle_command(inputs: DecisionInputs) -> Command:
 def _settle_command(inputs: DecisionInputs) -> Command:
     moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
     in_flight = [*moving, *inputs.may_be_in_flight]
-    if cancel := next_cancel(inputs, cancel_moves(inputs)):
+    if cancel := cancel_moves(inputs):
         return _gap_before_a_cancel(inputs, in_flight) or cancel
     if in_flight and (command := throttle_command(inputs, in_flight)):
         return command
@@ -347,16 +325,27 @@ def _settle_command(inputs: DecisionInputs) -> Command:
         return Wait(of(Condition.COPYING, _names(moving)))
     if inputs.not_shown_yet:
         return Wait(of(Condition.SUBMITTING, _names(inputs.not_shown_yet)))
-    if cancelled := _own_cancelled(inputs):
+    if cancelled := inputs.by_state[MoveState.CANCELLED]:
         return RestoreOrder(tuple(cancelled[: inputs.max_partitions_per_call]))
     unanswered = of(Condition.UNANSWERED, _names(unknown_outcomes))
     if unknown_outcomes and not inputs.is_over(unanswered):
         return Wait(unanswered)
-    command = restore_all_keys(inputs)
-    may_not_show_yet = map(inputs.observation.cancel_may_not_show_yet, inputs.plan.moves)
-    if isinstance(command, Finish) and any(may_not_show_yet):
-        return Wait(of(Condition.CANCELLING))
-    return command
+    return restore_all_keys(inputs)
+
+
+def sweep_command(inputs: DecisionInputs) -> Command:
+    """Return the next thing to do about what an ended run has in flight, or out of order; Finish
+    where there is nothing. Its keys are restored for all runs together.
+    """
+    if cancel := cancel_late(inputs):
+        return cancel
+    in_flight = [*inputs.moving, *inputs.by_state[MoveState.STUCK]]
+    if in_flight and (changes := inputs.missing_changes(inputs.throttles_for(in_flight))):
+        return Throttle(changes)
+    cancelled = inputs.by_state[MoveState.CANCELLED]
+    if answered := [move for move in cancelled if inputs.observation.is_order_answered(move)]:
+        return RestoreOrder(tuple(answered[: inputs.max_partitions_per_call]))
+    return Finish()
 
 
 def _give_up(inputs: DecisionInputs) -> Finish:
@@ -368,15 +357,6 @@ def _give_up(inputs: DecisionInputs) -> Finish:
         are_moving = pluralize(len(in_flight), "partition is", "partitions are")
         left += f"; {are_moving} still in flight: {join_names(_names(in_flight))}"
     return Finish(unrestored, left)
-
-
-def _own_cancelled(inputs: DecisionInputs) -> list[Move]:
-    """Return the cancelled moves whose replica order this run has to restore: what it has never
-    submitted is put in order by the run that did.
-    """
-    submissions = inputs.observation.submissions
-    cancelled = inputs.by_state[MoveState.CANCELLED]
-    return [move for move in cancelled if move.topic_partition in submissions]
 
 
 def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
@@ -391,8 +371,6 @@ def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
         return None
     if inputs.not_shown_yet:
         return Wait(of(Condition.SUBMITTING, _names(inputs.not_shown_yet)), is_brief=True)
-    if inputs.seem_cancelled:
-        return Wait(inputs.seem_cancelled, is_brief=True)
     out_of_sync = [
         replica(move.topic_partition, broker_id)
         for move in pending

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from counterpoise.execution.cancelled_moves import seem_cancelled
 from counterpoise.execution.conditions import CHANGES, TABLE, kept_subjects, patience_of
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.execution.throttling.targets import (
@@ -33,10 +32,13 @@ _TO_COME: Final = (MoveState.PENDING, MoveState.CANCELLED)
 _KEPT_IN_WANTED_WAITS: Final = {
     *(condition for condition, row in TABLE.items() if row.is_wanted),
     Condition.IN_SYNC_AGAIN,
-    Condition.CANCELLED,
-    Condition.CANCELLED_AGAIN,
-    Condition.SENT_AGAIN,
 }
+_NOT_UNDER_WAY: Final = (
+    *_TO_COME,
+    MoveState.TAKEN_BACK,
+    MoveState.DRIFTED,
+    MoveState.FOREIGN,
+)
 
 
 def without_changes(lasting: Conditions) -> Conditions:
@@ -126,13 +128,6 @@ class DecisionInputs:
         """Return the brokers that the rest of the plan needs, and that are not live."""
         return tuple(sorted(dead_brokers(self.by_state, self.observation)))
 
-    @cached_property
-    def seem_cancelled(self) -> Activity | None:
-        """Return which moves seem to be cancelled by somebody else, or a broker is only behind:
-        nothing new is submitted meanwhile.
-        """
-        return seem_cancelled(self.run_progress)
-
     @property
     def may_be_in_flight(self) -> list[Move]:
         """Return the moves that do not seem to be under way, and may be, or come to be."""
@@ -141,12 +136,12 @@ class DecisionInputs:
 
     @cached_property
     def _not_under_way(self) -> list[Move]:
-        return self.moves_in(*_TO_COME, MoveState.DRIFTED, MoveState.FOREIGN)
+        return self.moves_in(*_NOT_UNDER_WAY)
 
     def _submitted(self, moves: Iterable[Move]) -> list[Move]:
         """Return those of which a submission is known, which are few."""
-        submissions = self.observation.submissions
-        return [move for move in moves if move.topic_partition in submissions]
+        submitted = self.observation.submitted
+        return [move for move in moves if move.topic_partition in submitted]
 
     def has_unknown_outcome(self, move: Move) -> bool:
         return self.observation.has_unknown_outcome(move, QUIET_SECONDS)

@@ -9,6 +9,7 @@
 do not have: kill it anywhere, make a new one, and it goes on.
 """
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,20 +40,20 @@ from counterpoise.execution.conditions import (
     patience_of,
     when_over,
 )
-from counterpoise.execution.decide import activity_of, next_command, settle_command
-from counterpoise.execution.decision_inputs import (
-    QUIET_SECONDS,
-    DecisionInputs,
-    without_changes,
+from counterpoise.execution.decide import (
+    activity_of,
+    next_command,
+    settle_command,
+    sweep_command,
 )
+from counterpoise.execution.decision_inputs import DecisionInputs, without_changes
 from counterpoise.execution.ending import end_state
 from counterpoise.execution.events import back_off_text, throttle_gap_event, unreadable_text
-from counterpoise.execution.observation import MoveState, Observation, moves_by_state
+from counterpoise.execution.observation import Observation, moves_by_state
 from counterpoise.execution.observe import ObservationScope, observe
 from counterpoise.execution.options import ExecutionOptions
 from counterpoise.execution.partition_reads import STALE_READ_SECONDS
 from counterpoise.execution.progress_update import ends_soon, update_progress
-from counterpoise.execution.replica_order import partitions_back_in_order, partitions_in_order
 from counterpoise.execution.stalls import limit_in_words, limit_of_others, new_stalls_text
 from counterpoise.execution.start_checks import check_drift, check_health
 from counterpoise.execution.throttling.next_change import keys_removed_by_others
@@ -65,7 +66,7 @@ from counterpoise.execution.throttling.read_back import (
 from counterpoise.execution.throttling.targets import throttles_of_plan
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.plan import collecting_no_garbage
-from counterpoise.model.run import UNDER_WAY_STATES, LateCall, Run, RunState
+from counterpoise.model.run import LOOKED_AFTER_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.run_progress import Activity, Condition, Conditions, RunProgress
 
 if TYPE_CHECKING:
@@ -183,11 +184,11 @@ class Driver:
             self._check_execution()
             if is_running:
                 self._begin_to_settle(step)
-            if late_calls := self._journal.late_calls():
-                self._executor.reopen_keys(late_calls[-1], step)
             inputs, command = self._decide(settle_command, step)
+            if over := inputs.observation.rows_over(self._plan.moves):
+                step.over(over)
             if isinstance(command, Finish):
-                return self._close(inputs, command, late_calls, step)
+                return self._close(inputs, command, step)
             try:
                 return self._apply(command, inputs, step)
             except StepExpiredError as error:
@@ -198,6 +199,24 @@ class Driver:
                     raise
                 self._log(str(error))
                 return _seconds_until_sent_again(inputs, command)
+
+    def sweep_step(self) -> float | None:
+        """Look after what a run that has ended has in flight; return the seconds to wait, None when
+        there is nothing to do now: what came late is throttled and cancelled, whatever else is in
+        flight ends under its throttle, and the order that a cancel has left is restored.
+        """
+        with self._journal.step() as step:
+            if self._run().state not in LOOKED_AFTER_STATES:
+                return None
+            inputs = self._confirmed_inputs(self._journal.run_progress())
+            command = sweep_command(inputs)
+            if isinstance(command, Finish):
+                step.over(inputs.observation.rows_over(self._plan.moves))
+                return None
+            try:
+                return self._apply(command, inputs, step)
+            except StepExpiredError as error:
+                return self._observe_again(error)
 
     def _check_execution(self) -> None:
         """Raise RunConflictError where another process has executed the run again: it may do so
@@ -250,7 +269,7 @@ class Driver:
             inputs = inputs.with_touched_keys(self._journal.touched())
             command = decide(inputs)
         with step.together():
-            self._keep_progress(previous, inputs, command, step)
+            self._keep_progress(previous, inputs, command, step, settles=decide is settle_command)
         return inputs, command
 
     def _confirmed_inputs(self, previous: RunProgress | None) -> DecisionInputs:
@@ -300,23 +319,14 @@ class Driver:
         return observation
 
     def _record(self, observation: Observation, step: "Step") -> None:
-        """Record moves that have arrived, calls that cannot come late any more, and keys that are
-        read back for the first time.
+        """Record what is taken over from earlier runs, calls without an answer that show, and keys
+        that are read back for the first time.
         """
-
-        unfinished = {tp for tp, sent in observation.submissions.items() if sent.done_at is None}
-        submitted = [move for move in self._plan.moves if move.topic_partition in unfinished]
-        arrived = [
-            move.topic_partition
-            for move in submitted
-            if observation.state_of(move) is MoveState.DONE
-        ]
-        if arrived:
-            step.done(arrived)
-        if in_order := list(partitions_back_in_order(submitted, observation)):
-            step.in_order(in_order)
-        if known := observation.with_known_outcome(QUIET_SECONDS):
-            step.outcomes_known(known)
+        rows = itertools.chain.from_iterable(observation.submitted.values())
+        if of_others := [row for row in rows if row.run_id != self._options.run_id]:
+            step.taking_over(of_others)
+        if seen := observation.calls_seen():
+            step.answered(dict.fromkeys(seen))
         if read_back := keys_in_force(observation):
             step.read_back(read_back)
         if unknown := unreadable_text(observation):
@@ -328,6 +338,8 @@ class Driver:
         inputs: DecisionInputs,
         command: Command,
         step: "Step",
+        *,
+        settles: bool,
     ) -> None:
         """Keep the progress in the ledger, and record gaps, a changed back-off and new stalls."""
         run_progress = inputs.run_progress
@@ -349,7 +361,6 @@ class Driver:
         if previous is None:
             return
         if run_progress.throttle_gaps > previous.throttle_gaps:
-            settles = self._run().state is RunState.SETTLING
             gap = throttle_gap_event(keys_removed_by_others(inputs), settles=settles)
             self._executor.record_event(*gap, step)
         if previous.back_off_level != run_progress.back_off_level:
@@ -401,13 +412,7 @@ class Driver:
 
     # -- closing
 
-    def _close(
-        self,
-        inputs: DecisionInputs,
-        finish: Finish,
-        late_calls: tuple[LateCall, ...],
-        step: "Step",
-    ) -> float | None:
+    def _close(self, inputs: DecisionInputs, finish: Finish, step: "Step") -> float | None:
         """End the run when every broker that responds reports each key as it was.
 
         One that does not respond has none of our rates any more, and reads the metadata log before
@@ -441,12 +446,6 @@ class Driver:
         )
         with step.together():
             end_keys(step, observation, pending_restores, pending)
-            in_flight = inputs.moves_in(MoveState.MOVING, MoveState.STUCK)
-            ours = {m.topic_partition for m in (*in_flight, *inputs.not_shown_yet)}
-            step.at_rest(observation.submissions_at_rest(ours))
-            step.in_order(partitions_in_order(self._plan.moves, observation))
-            if late_calls:
-                step.settled_late_calls(late_calls[-1].call_id)
             # A cancel that came while it settled is done with it.
             step.change_state(state, reason, done=cancel)
             if state is RunState.DONE and last_end != RunState.DONE:

@@ -1,7 +1,6 @@
 """What a run records of others and of its rate, in words. Pure.
 
 throttle_gap_event(keys, settles=False) # as kind and text; throttle keys are set again once
-sent_again_event(partitions)            # moves that were cancelled are sent again once
 back_off_text(previous, run_progress)   # "slower, at most 10.0 MB/s per broker: ..."
 unreadable_text(observation)            # "" when nothing is missed
 """
@@ -33,16 +32,6 @@ def throttle_gap_event(keys: Sequence[str], *, settles: bool) -> tuple[str, str]
             "run halts the next time"
         )
     return "throttle gap", text
-
-
-def sent_again_event(partitions: Sequence[str]) -> tuple[str, str]:
-    """Return what is said, before they are sent again, of moves that somebody else cancelled."""
-    return (
-        "move cancelled",
-        f"somebody else cancelled {join_names(partitions)} (or a process of this run that was "
-        f"stopped for long); {verb(len(partitions), 'it is', 'they are')} sent again once: find "
-        "out who does it, or the run halts the next time",
-    )
 
 
 def back_off_text(previous: RunProgress, run_progress: RunProgress) -> str:

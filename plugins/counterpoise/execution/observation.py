@@ -8,28 +8,28 @@ listed before and after the topics are described, and a partition of either list
 (KIP-455).
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Final
+from itertools import pairwise
 
 from counterpoise.execution.observed_cluster import ClusterConditions, ObservedPartition
+from counterpoise.execution.throttling.targets import keys_in_use
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests
-from counterpoise.model.kafka import ConfigResource, ConfigValue, Reassignment
+from counterpoise.model.kafka import ConfigResource, ConfigValue, Reassignment, ResourceKey
 from counterpoise.model.plan import Move
 from counterpoise.model.reassignment import (
     changes_replica_set,
     is_one_reassignment,
+    order_after_cancel,
     reassignment_targets,
 )
-from counterpoise.model.run import Submission, TouchedKey
+from counterpoise.model.run import Submitted, TouchedKey
 from counterpoise.model.run_progress import LogDirReading
-
-_MAX_SECONDS_AHEAD: Final = 300.0  # of another worker's clock; one beyond was set back since
 
 
 class MoveState(StrEnum):
@@ -44,6 +44,7 @@ class MoveState(StrEnum):
     STUCK = "stuck"
     GONE = "gone"  # the topic was deleted, or deleted and created again
     FOREIGN = "foreign"  # a reassignment that this run has not submitted
+    TAKEN_BACK = "taken back"  # what this run had submitted was cancelled, or undone, by others
     DRIFTED = "drifted"  # replicas that are none of the move's, or no longer those of the plan
 
 
@@ -61,7 +62,8 @@ class Observation:
     partitions: Mapping[TopicPartition, ObservedPartition] = field(repr=False)
     # The throttle keys of the plan's brokers and topics; without brokers that did not respond.
     configs: Mapping[ConfigResource, Mapping[str, ConfigValue]] = field(repr=False)
-    submissions: Mapping[TopicPartition, Submission] = field(repr=False)
+    # What this run has submitted, as far as something of it may be under way.
+    submitted: Mapping[TopicPartition, Sequence[Submitted]] = field(repr=False)
     election_attempts: Mapping[TopicPartition, int] = field(repr=False)
     touched_keys: tuple[TouchedKey, ...] = field(repr=False)
     # What the log dirs of brokers that copy had when they were last read.
@@ -110,6 +112,20 @@ class Observation:
             if len(description.isr) != len(description.replicas)
         )
 
+    @cached_property
+    def copied(self) -> frozenset[TopicPartition]:
+        """Return the partitions of the plan of which a replica is copied, whoever began that."""
+        return frozenset(
+            tp
+            for tp, (_, description, moving) in self.partitions.items()
+            if moving is not None and not set(moving.adding).issubset(description.isr)
+        )
+
+    @property
+    def keys_in_use(self) -> frozenset[ResourceKey]:
+        """Return the keys of ours that throttle copies in flight, whoever began them."""
+        return keys_in_use(self.touched_keys, self.copied) if self.copied else frozenset()
+
     @property
     def is_anything_moving(self) -> bool:
         return any(partition.reassignment for partition in self.partitions.values())
@@ -124,39 +140,68 @@ class Observation:
         partition = self.partitions.get(move.topic_partition)
         if partition is None:
             return MoveState.GONE
-        submission = self.submissions.get(move.topic_partition)
-        if partition.topic_id != move.topic_id and move.is_of_another_topic(partition.topic_id):
-            came_late = _came_late(partition.reassignment, submission)
-            return MoveState.STUCK if came_late else MoveState.GONE
+        targets = [row.target for row in self.submitted.get(move.topic_partition, ())]
+        is_another_topic = partition.topic_id != move.topic_id and move.is_of_another_topic(
+            partition.topic_id
+        )
         if partition.reassignment is not None:
-            now = self.observed_at
-            return _state_of_reassignment(move, partition.reassignment, submission, now)
-        replicas = partition.description.replicas
+            is_ours = partition.reassignment.target in targets
+            if is_another_topic:
+                return MoveState.STUCK if is_ours else MoveState.GONE
+            return _state_in_flight(move, partition.reassignment, is_ours=is_ours)
+        if is_another_topic:
+            return MoveState.GONE
+        return self._state_at_rest(move, partition.description.replicas)
+
+    def _state_at_rest(self, move: Move, replicas: tuple[int, ...]) -> MoveState:
         if replicas == move.replicas_after:
             return MoveState.DONE
-        if submission is not None and submission.done_at is not None:
-            return _state_after_arrival(move, replicas, submission)
         if replicas == move.replicas_before or replicas in reassignment_targets(move):
-            return MoveState.PENDING
-        is_out_of_order = changes_replica_set(move) and self.order_to_restore(move) is not None
-        was_cancelled = is_out_of_order and (
-            _may_have_lost_its_order(submission)
-            or move.topic_partition in self.conditions.late_cancelled
-        )
-        return MoveState.CANCELLED if was_cancelled else MoveState.DRIFTED
+            row = self.row_of(move.topic_partition, self.next_target(move))
+            is_taken_back = row is not None and row.is_answered(self.observed_at)
+            return MoveState.TAKEN_BACK if is_taken_back else MoveState.PENDING
+        is_out_of_order = self.order_to_restore(move) is not None
+        return MoveState.CANCELLED if is_out_of_order else MoveState.DRIFTED
+
+    def row_of(self, partition: TopicPartition, target: tuple[int, ...]) -> Submitted | None:
+        """Return what this run has submitted of a partition with this target."""
+        rows = self.submitted.get(partition, ())
+        return next((row for row in rows if row.target == target), None)
 
     def order_to_restore(self, move: Move) -> tuple[int, ...] | None:
-        """Return, in their right order, the replicas that the partition has in any order now.
+        """Return, in their right order, the replicas that a cancel of a move of this run has left
+        in another; None where they are in order, or somebody else changed that.
 
-        None when they are neither those of before nor those of a reassignment of the move; those of
-        the plan count where it had arrived.
+        The intent of a cancel has a row for them; the cancel of somebody else leaves Kafka's order.
         """
-        present = set(self.partitions[move.topic_partition].description.replicas)
-        submission = self.submissions.get(move.topic_partition)
-        had_arrived = submission is not None and submission.done_at is not None
-        targets = reassignment_targets(move)
-        known_replicas = (move.replicas_before, *(targets if had_arrived else targets[:-1]))
-        return next((replicas for replicas in known_replicas if set(replicas) == present), None)
+        if move.topic_partition not in self.submitted or not changes_replica_set(move):
+            return None
+        present = self.partitions[move.topic_partition].description.replicas
+        for before, target in pairwise((move.replicas_before, *reassignment_targets(move))):
+            if set(before) == set(present) and before != present:
+                is_as_cancelled = present == order_after_cancel(before, target)
+                wanted = [before, *([target] if is_as_cancelled else [])]
+                is_ours = any(self.row_of(move.topic_partition, each) for each in wanted)
+                return before if is_ours else None
+        return None
+
+    def row_in_flight(self, move: Move) -> Submitted | None:
+        """Return what this run has submitted of what is in flight."""
+        moving = self.partitions[move.topic_partition].reassignment
+        return self.row_of(move.topic_partition, moving.target) if moving else None
+
+    def replicas_before_reassignment(self, move: Move) -> tuple[int, ...] | None:
+        """Return the replicas that a reassignment of the move in flight began with."""
+        moving = self.partitions[move.topic_partition].reassignment
+        chain = (move.replicas_before, *reassignment_targets(move))
+        is_planned = moving is not None and moving.target in chain[1:]
+        return chain[chain.index(moving.target, 1) - 1] if moving and is_planned else None
+
+    def is_order_answered(self, move: Move) -> bool:
+        """Return whether no call is on its way that restores the order of a cancelled move."""
+        order = self.order_to_restore(move)
+        row = order and self.row_of(move.topic_partition, order)
+        return bool(row and row.unanswered_at is None)
 
     def next_target(self, move: Move) -> tuple[int, ...]:
         """Return the target replicas that a pending or cancelled partition is reassigned to next.
@@ -166,10 +211,11 @@ class Observation:
         targets = reassignment_targets(move)
         if len(targets) == 1:
             return targets[0]
-        present = self.order_to_restore(move)
+        present = set(self.partitions[move.topic_partition].description.replicas)
+        reached = next((n for n, target in enumerate(targets) if set(target) == present), None)
         remaining = targets
-        if present in targets:
-            remaining = targets[targets.index(present) + 1 :] or targets[-1:]
+        if reached is not None:
+            remaining = targets[reached + 1 :] or targets[-1:]
         removing = set(move.removing)
 
         def can_end(target: tuple[int, ...]) -> bool:
@@ -269,125 +315,76 @@ class Observation:
         return frozenset().union(*(reading.sizes for reading in self.log_dirs.values()))
 
     def has_unknown_outcome(self, move: Move, quiet_seconds: float) -> bool:
-        """Return whether a call about this partition may still be applied.
+        """Return whether a call about this partition may be applied in a moment.
 
-        That is so when no answer came, also where a later call was answered, and `quiet_seconds`
-        have not passed since. A broker that was frozen applies what it holds when it wakes: it has
-        to have responded since, or its session has to have ended.
+        That is so for `quiet_seconds` when no answer came, unless it is under way: a broker that
+        was frozen applies what it holds when it wakes, or its session ends.
         """
-        submission = self.submissions.get(move.topic_partition)
-        if submission is None or submission.done_at or not submission.may_come_late:
-            return False
-        is_frozen_now = not self.unresponsive_broker_ids.isdisjoint(self._holders_of(submission))
-        return is_frozen_now or self._seconds_since(submission) < quiet_seconds
-
-    def _holders_of(self, submission: Submission) -> frozenset[int]:
-        """Return the brokers that may still apply a call which nobody answered."""
-        if submission.asked_broker_id is None or submission.may_be_held_by_any:
-            return self.registered_broker_ids or self.live_broker_ids
-        return frozenset((submission.asked_broker_id,))
+        partition = self.partitions.get(move.topic_partition)
+        moving = partition.reassignment if partition is not None else None
+        return any(
+            row.unanswered_at is not None
+            and (moving is None or moving.target != row.target)
+            and abs((self.observed_at - row.unanswered_at).total_seconds()) < quiet_seconds
+            for row in self.submitted.get(move.topic_partition, ())
+        )
 
     def may_not_show_yet(self, move: Move) -> bool:
-        """Return whether a move that seems not to have begun was submitted and answered just now:
-        it may be in flight, and what is sent twice is done twice.
+        """Return whether a move that does not seem to be under way was submitted, or cancelled,
+        just now: for that long it counts as in flight.
         """
-        submission = self.submissions.get(move.topic_partition)
-        if submission is None or not submission.was_just_answered(self.observed_at):
+        if self.state_of(move) is not MoveState.PENDING:
             return False
-        if self.state_of(move) not in (MoveState.PENDING, MoveState.CANCELLED):
-            return False
-        return submission.target == self.next_target(move)
+        row = self.row_of(move.topic_partition, self.next_target(move))
+        return row is not None and row.was_just_answered(self.observed_at)
 
-    def cancel_may_not_show_yet(self, move: Move) -> bool:
-        """Return whether a move was cancelled just now, and seems to be under way, or not to have
-        begun: the order that its cancel leaves may show in a moment.
-        """
-        submission = self.submissions.get(move.topic_partition)
-        if submission is None or not submission.is_at_rest:
-            return False
-        if not submission.is_under_way(self.observed_at):
-            return False
-        return self.state_of(move) in (MoveState.MOVING, MoveState.STUCK, MoveState.PENDING)
-
-    def with_known_outcome(self, quiet_seconds: float) -> list[TopicPartition]:
-        """Return the partitions whose broker did not answer a call, and responds again by now."""
-        responding = self.live_broker_ids - self.unresponsive_broker_ids
+    def calls_seen(self) -> list[tuple[TopicPartition, tuple[int, ...]]]:
+        """Return the targets under way of which nobody answered the only call: it was made."""
         return [
-            tp
-            for tp, submission in self.submissions.items()
-            if submission.may_come_late
-            and self._holders_of(submission) <= responding
-            and self._seconds_since(submission) >= quiet_seconds
+            (tp, row.target)
+            for tp, rows in self.submitted.items()
+            for row in rows
+            if row.is_first_call and self._is_in_flight(tp, row.target)
         ]
 
-    def submissions_at_rest(self, ours_in_flight: Set[TopicPartition]) -> list[TopicPartition]:
-        """Return the partitions that have not arrived, and of which nothing of ours is under way:
-        their topic is gone, or they do not move, or somebody else moves them, and all calls were
-        answered.
-        """
+    def _is_in_flight(self, tp: TopicPartition, target: tuple[int, ...]) -> bool:
+        partition = self.partitions.get(tp)
+        moving = partition.reassignment if partition is not None else None
+        return moving is not None and moving.target == target
+
+    def rows_over(self, moves: Iterable[Move]) -> list[Submitted]:
+        """Return the rows of which nothing can be under way, and no order is to be restored."""
+        by_partition = self.submitted
         return [
-            tp
-            for tp, submission in self.submissions.items()
-            if submission.done_at is None
-            and not submission.may_come_late
-            and tp not in ours_in_flight
+            row
+            for move in moves
+            for row in by_partition.get(move.topic_partition, ())
+            if self._is_over(move, row)
         ]
 
-    def _seconds_since(self, submission: Submission) -> float:
-        """Return how long ago that was, as far as the clocks tell: never hours to come."""
-        seconds = (self.observed_at - submission.submitted_at).total_seconds()
-        return seconds if seconds > -_MAX_SECONDS_AHEAD else -seconds
+    def _is_over(self, move: Move, row: Submitted) -> bool:
+        partition = self.partitions.get(move.topic_partition)
+        if row.unanswered_at is not None or partition is None:
+            return row.unanswered_at is None
+        if partition.reassignment is not None:
+            return partition.reassignment.target != row.target
+        if partition.description.replicas == row.target:
+            return True
+        is_in_order = self.order_to_restore(move) is None
+        return is_in_order and not row.was_just_answered(self.observed_at)
 
 
-def _may_have_lost_its_order(submission: Submission | None) -> bool:
-    """Return whether a cancel of this run may have left the order of a partition.
-
-    Otherwise somebody reordered one that it never submitted, or that was in order since.
-    """
-    return submission is not None and submission.in_order_at is None
-
-
-def _state_of_reassignment(
-    move: Move, reassignment: Reassignment, submission: Submission | None, now: datetime
-) -> MoveState:
+def _state_in_flight(move: Move, reassignment: Reassignment, *, is_ours: bool) -> MoveState:
     """Return whose reassignment it is: ours is only what this run has submitted.
 
     Somebody who takes [4, 2, 3] back to [1, 2, 3] while 4 is added makes a reassignment that never
     ends, too; it is theirs to cancel.
     """
-    if submission is None:
+    if not is_ours:
         return MoveState.FOREIGN
-    is_ours = submission.may_have_asked_for(reassignment.target)
-    if submission.is_under_way(now):
-        targets = reassignment_targets(move)
-        if set(reassignment.adding) & set(reassignment.removing):
-            own_targets = (*targets, submission.target or move.replicas_before)
-            is_ours = is_ours or reassignment.target in own_targets
-        elif reassignment.target in targets:
-            return MoveState.MOVING
-    return MoveState.STUCK if is_ours else MoveState.FOREIGN
-
-
-def _state_after_arrival(
-    move: Move, replicas: tuple[int, ...], submission: Submission
-) -> MoveState:
-    """Return the state of a partition that had arrived and has other replicas now: a late call took
-    it back, the cancel of one left its order, or somebody moved it again.
-    """
-    if submission.may_have_asked_for(replicas):
-        return MoveState.PENDING
-    arrived_at = submission.done_at or submission.submitted_at
-    is_later = submission.submitted_at >= arrived_at
-    was_cancelled = is_later and _may_have_lost_its_order(submission)
-    is_out_of_order = set(replicas) == set(move.replicas_after)
-    return MoveState.CANCELLED if was_cancelled and is_out_of_order else MoveState.DRIFTED
-
-
-def _came_late(reassignment: Reassignment | None, submission: Submission | None) -> bool:
-    """Return whether it goes where a call without an answer wanted it."""
-    if reassignment is None or submission is None:
-        return False
-    return submission.may_have_asked_for(reassignment.target)
+    is_endless = bool(set(reassignment.adding) & set(reassignment.removing))
+    is_planned = reassignment.target in reassignment_targets(move)
+    return MoveState.MOVING if is_planned and not is_endless else MoveState.STUCK
 
 
 def moves_by_state(moves: Iterable[Move], observation: Observation) -> dict[MoveState, list[Move]]:

@@ -23,24 +23,26 @@ from counterpoise.execution.partition_reads import (
     read_partitions,
 )
 from counterpoise.execution.readings import read_log_dirs, read_versions
-from counterpoise.execution.throttling.targets import Configs, broker_resource
+from counterpoise.execution.throttling.targets import Configs
 from counterpoise.kafka_admin.combined_reads import read_throttle_keys
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests, find_active_requests
+from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import (
     EVERY_BROKER,
     ConfigResource,
     ConfigResourceType,
     PartitionDescription,
+    Reassignment,
 )
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment import reassignment_targets
-from counterpoise.model.run import Submission
+from counterpoise.model.run import Submitted
 from counterpoise.model.run_progress import Condition, RunProgress, VersionReading
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterReader
-    from counterpoise.ledger import Journal, Ledger
+    from counterpoise.ledger import Ledger
 
 _MIN_ISR: Final = "min.insync.replicas"
 
@@ -66,25 +68,31 @@ def observe(
     journal = ledger.journal(scope.run_id)
     cluster = reader.describe_cluster()
     live_broker_ids = cluster.live_broker_ids
-    touched_keys, submissions = journal.touched(), journal.unfinished_submissions()
-    concerned = {*scope.resources, *_unanswering_brokers(submissions.values(), live_broker_ids)}
+    touched_keys = journal.touched()
+    rows, of_others = (
+        journal.submitted(only_open=True),
+        ledger.open_submitted(scope.plan.cluster, except_of=scope.run_id),
+    )
+    concerned = frozenset(scope.resources)
     resources = {*concerned, *(key.resource for key in touched_keys), EVERY_BROKER}
     with ThreadPoolExecutor(1) as pool:
         pending_partitions = pool.submit(read_partitions, reader, scope.plan)
         configs, versions = _read_settings(reader, resources, live_broker_ids, previous, now)
-        partitions = _with_unlisted(pending_partitions.result(), submissions, previous, now)
+        partitions = _with_unlisted(pending_partitions.result(), rows, previous, now)
     unresponsive_broker_ids = _unresponsive(live_broker_ids, concerned - configs.keys(), versions)
     copies = copies_of(partitions, live_broker_ids - unresponsive_broker_ids)
     log_dirs = read_log_dirs(reader, copies, previous, now, scope.disk_limit_percent)
-    submissions |= _submissions_of_arrived(journal, scope.plan, partitions)
-    late_reassignments = _late_reassignments(ledger, scope, partitions, submissions, now)
+    of_earlier_runs = [
+        row for row in of_others if _is_target(partitions, row.topic_partition, row.target)
+    ]
+    taken_over = [row for row in of_earlier_runs if _is_planned(scope.plan, row)]
     return Observation(
         observed_at=now,
         cluster_id=cluster.cluster_id,
         live_broker_ids=live_broker_ids,
         partitions=partitions.observed(),
         configs=configs,
-        submissions=submissions,
+        submitted=grouped((row.topic_partition, row) for row in (*rows, *taken_over)),
         election_attempts=journal.election_attempts(at_least=2),
         touched_keys=touched_keys,
         log_dirs=log_dirs,
@@ -97,9 +105,10 @@ def observe(
         active_requests=_active_requests(ledger, scope, now),
         conditions=replace(
             _read_unhealthy(reader, partitions.unhealthy),
-            foreign_reassignments=partitions.foreign_reassignments(late_reassignments),
-            late_reassignments=late_reassignments,
-            late_cancelled=_late_cancelled(ledger, scope, partitions, submissions),
+            foreign_reassignments=partitions.foreign_reassignments(
+                {row.topic_partition for row in of_earlier_runs}
+            ),
+            of_earlier_runs=frozenset(row.topic_partition for row in of_earlier_runs),
             full_log_dirs={b: reading.full for b, reading in log_dirs.items() if reading.full},
             versions=versions,
         ),
@@ -114,18 +123,6 @@ def _unresponsive(
     """Return the live brokers whose configs or versions were asked for in vain."""
     unread = {int(resource.name) for resource in without_configs if resource.is_broker}
     return live_broker_ids & unread | (live_broker_ids - versions.keys())
-
-
-def _unanswering_brokers(
-    submissions: Iterable[Submission], live_broker_ids: frozenset[int]
-) -> set[ConfigResource]:
-    """Return the brokers that were sent a call and did not answer it: all where a process died
-    before it could record which one that was.
-    """
-    late = [submission for submission in submissions if submission.may_come_late]
-    if any(submission.may_be_held_by_any for submission in late):
-        return {broker_resource(broker_id) for broker_id in live_broker_ids}
-    return {broker_resource(s.asked_broker_id) for s in late if s.asked_broker_id is not None}
 
 
 def changed_moves(
@@ -163,89 +160,37 @@ def _active_requests(ledger: "Ledger", scope: ObservationScope, now: datetime) -
 
 
 def _with_unlisted(
-    partitions: Partitions,
-    submissions: Mapping[TopicPartition, Submission],
-    previous: RunProgress | None,
-    now: datetime,
+    partitions: Partitions, rows: Sequence[Submitted], previous: RunProgress | None, now: datetime
 ) -> Partitions:
     """Return them with the reassignments of this run that replicas alone show: the lists, or the
     topics, are behind. What stays so is somebody else's doing.
     """
+    if not partitions.unlisted:
+        return partitions
     since = previous.conditions.get(Condition.UNLISTED, {}) if previous else {}
     # Of many, only some are kept: the others have lasted as long as those, for all that is known.
     others_since = min(since.values()) if len(since) >= MAX_SUBJECTS else now
+    ours = {(row.topic_partition, row.target) for row in rows}
 
-    def is_behind(tp: TopicPartition) -> bool:
-        submission = submissions.get(tp)
-        if submission is None or not submission.is_under_way(now):
-            return False
-        return now - since.get(str(tp), others_since) < UNLISTED_PATIENCE
+    def is_behind(tp: TopicPartition, shown: Reassignment) -> bool:
+        lasts = now - since.get(str(tp), others_since)
+        return (tp, shown.target) in ours and lasts < UNLISTED_PATIENCE
 
-    behind = {tp: shown for tp, shown in partitions.unlisted.items() if is_behind(tp)}
+    behind = {tp: shown for tp, shown in partitions.unlisted.items() if is_behind(tp, shown)}
     return replace(partitions, reassignments={**partitions.reassignments, **behind})
 
 
-def _submissions_of_arrived(
-    journal: "Journal", plan: RebalancePlan, partitions: Partitions
-) -> dict[TopicPartition, Submission]:
-    """Return all submissions where somebody moved again what had arrived; else {}."""
-
-    def is_as_planned(tp: TopicPartition) -> bool:
-        move, partition = _move_of(plan, tp), partitions.planned.get(tp)
-        if move is None or partition is None:
-            return True  # its topic is gone
-        has_arrived = partition.description.replicas == move.replicas_after
-        return has_arrived and tp not in partitions.reassignments
-
-    return {} if all(map(is_as_planned, journal.finished())) else journal.submissions()
+def _is_target(partitions: Partitions, tp: TopicPartition, target: tuple[int, ...]) -> bool:
+    """Return whether a partition is being reassigned to these replicas."""
+    reassignment = partitions.reassignments.get(tp)
+    return reassignment is not None and reassignment.target == target
 
 
-def _move_of(plan: RebalancePlan, tp: TopicPartition) -> Move | None:
-    return plan.moves_by_topic.get(tp.topic, {}).get(tp.partition)
-
-
-def _late_reassignments(
-    ledger: "Ledger",
-    scope: ObservationScope,
-    partitions: Partitions,
-    submissions: Mapping[TopicPartition, Submission],
-    now: datetime,
-) -> dict[TopicPartition, str]:
-    """Return reassignments that an earlier run of ours submitted, and that came after its end.
-
-    Each with the id of that run. One may take the place of a reassignment of this run.
-    """
-    targets = {tp: reassignment.target for tp, reassignment in partitions.reassignments.items()}
-
-    def is_of_this_run(tp: TopicPartition, target: tuple[int, ...]) -> bool:
-        move, submission = _move_of(scope.plan, tp), submissions.get(tp)
-        if move is None or submission is None:
-            return False
-        if submission.is_at_rest and not submission.is_under_way(now):
-            return False
-        return target in (*reassignment_targets(move), submission.target)
-
-    of_others = {tp: target for tp, target in targets.items() if not is_of_this_run(tp, target)}
-    if not of_others:
-        return {}
-    return ledger.submitted_by_ended_runs(scope.plan.cluster, of_others)
-
-
-def _late_cancelled(
-    ledger: "Ledger",
-    scope: ObservationScope,
-    partitions: Partitions,
-    submissions: Mapping[TopicPartition, Submission],
-) -> frozenset[TopicPartition]:
-    """Return the partitions that this run has never submitted, and whose replicas the cancel of an
-    earlier run's reassignment may have left in another order.
-    """
-    changed = {
-        move.topic_partition
-        for move in partitions.in_between
-        if move.topic_partition not in submissions
-    }
-    return frozenset(changed and changed & ledger.late_cancelled(scope.plan.cluster))
+def _is_planned(plan: RebalancePlan, row: Submitted) -> bool:
+    """Return whether a plan wants the same of a partition as an earlier run."""
+    tp = row.topic_partition
+    move = plan.moves_by_topic.get(tp.topic, {}).get(tp.partition)
+    return move is not None and row.target in reassignment_targets(move)
 
 
 def _read_settings(

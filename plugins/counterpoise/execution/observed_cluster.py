@@ -22,10 +22,8 @@ class ClusterConditions:
     """The cluster outside the plan: what a run must not make worse, and why it may have to wait."""
 
     foreign_reassignments: tuple[TopicPartition, ...] = ()
-    # Reassignments of earlier runs of ours that came late, in or outside the plan, by partition.
-    late_reassignments: Mapping[TopicPartition, str] = field(default_factory=dict)
-    # Partitions of the plan of which this run has cancelled such a one.
-    late_cancelled: frozenset[TopicPartition] = frozenset()
+    # Those that an earlier run of ours has submitted.
+    of_earlier_runs: frozenset[TopicPartition] = frozenset()
     unavailable_partitions: tuple[str, ...] = ()  # offline, or under min.insync.replicas
     # Topics with under-replicated partitions whose min.insync.replicas may not be read.
     unreadable_topics: tuple[str, ...] = ()

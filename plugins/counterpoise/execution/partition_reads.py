@@ -9,7 +9,7 @@ itself is read again.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -38,8 +38,6 @@ class Partitions:
     topic_ids: Mapping[str, str]  # of the plan's topics
     # Those that topics show, and no list names, however often both were read.
     unlisted: Mapping[TopicPartition, Reassignment]
-    # Those with other replicas than before and after their move.
-    in_between: Sequence[Move]
 
     def observed(self) -> dict[TopicPartition, ObservedPartition]:
         moving = {
@@ -50,10 +48,10 @@ class Partitions:
         return {**self.planned, **moving}
 
     def foreign_reassignments(
-        self, late: Mapping[TopicPartition, str]
+        self, of_earlier_runs: Set[TopicPartition]
     ) -> tuple[TopicPartition, ...]:
-        """Return the reassignments outside the plan that are not late ones of ours."""
-        known = self.planned.keys() | late.keys()
+        """Return the reassignments outside the plan that no earlier run of ours has submitted."""
+        known = self.planned.keys() | of_earlier_runs
         return tuple(sorted(tp for tp in self.reassignments if tp not in known))
 
 
@@ -74,7 +72,7 @@ def read_partitions(reader: "ClusterReader", plan: RebalancePlan) -> Partitions:
         if not unlisted:
             break
         time.sleep(STALE_READ_SECONDS)
-    return Partitions(planned, unhealthy, reassignments, topic_ids, unlisted, in_between)
+    return Partitions(planned, unhealthy, reassignments, topic_ids, unlisted)
 
 
 def _in_between(

@@ -4,19 +4,18 @@
     results = calls.restore(keys, step)             # keys of the run, each with its change
     results = calls.alter_configs(changes, call, step)
 
-Whoever was stopped for longer than a step holds sends nothing; whoever was stopped within the call
-itself notes that it was late, and the run is settled once more.
+Whoever was stopped for longer than a step holds sends nothing; a call of whoever was stopped within
+the call itself stays on record as unanswered.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from counterpoise.errors import LedgerError, RunConflictError, UnknownOutcomeError
+from counterpoise.errors import UnknownOutcomeError
 from counterpoise.execution.commands import KeyChange
 from counterpoise.kafka_admin.config_requests import without_answer
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource, Targets
+from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
 from counterpoise.model.words import pluralize
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 _MAX_ERRORS_NAMED: Final = 20
 
-_NO_TARGETS: Final[Targets] = {}
 AnyResults = CallResults[TopicPartition] | CallResults[ConfigResource]
 
 
@@ -71,35 +69,15 @@ class RecordedCalls:
         except UnknownOutcomeError as error:
             resources = {change.resource for change in changes}
             unanswered = resources & error.subjects or {r for r in resources if r.is_topic}
-            with self.noting_a_late_call("config change", step), step.together():
+            with step.together():
                 step.answer_received(call, except_for=unanswered)
                 self.record_event("no answer", str(error), step)
             return CallResults((), {})
         unanswered = without_answer(results.errors)
-        with self.noting_a_late_call("config change", step), step.together():
+        with step.together():
             step.answer_received(call, except_for=unanswered)
             self.record_errors("config change", results, step)
         return results
-
-    @contextmanager
-    def noting_a_late_call(
-        self, call: str, step: "Step", targets: Targets = _NO_TARGETS
-    ) -> Iterator[None]:
-        """Note the call where the step turns out to have gone to another copy of the run; `targets`
-        are those of a reassignment.
-
-        Whoever was stopped for minutes has lost its connection to the ledger, too: where the answer
-        cannot be written, it is asked on a new one whose step it is.
-        """
-        try:
-            try:
-                yield
-            except LedgerError:
-                step.check()
-                raise
-        except RunConflictError:
-            self._journal.note_late_call(call, targets)
-            raise
 
     def record_event(self, kind: str, text: str, step: "Step") -> None:
         """Write what is about to be done to the ledger, and to the log."""

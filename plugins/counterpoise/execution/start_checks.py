@@ -40,11 +40,6 @@ def check_drift(plan: RebalancePlan, state: RunState, observation: Observation) 
     drifted += tuple(m for m in plan.moves if m.topic_partition in observation.unlisted)
     if drifted:
         names = join_names([move.topic_partition for move in drifted])
-        if not _drifted_before_start(plan.moves, observation):
-            raise StalePlanError(
-                f"what this run had moved ({names}) was moved back, and all is as the plan found "
-                "it: propose it again (`counterpoise propose PLAN`)"
-            )
         raise StalePlanError(
             f"{pluralize(len(drifted), 'partition')} changed since the plan was made "
             f"({names}); make a new plan"

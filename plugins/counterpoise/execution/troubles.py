@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from datetime import datetime
 from itertools import chain
 
-from counterpoise.execution.cancelled_moves import cancelled_by_others
 from counterpoise.execution.conditions import MAX_SUBJECTS, of, replica
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.model.grouping import grouped
@@ -76,7 +75,6 @@ def _find(
         ),
     ):
         yield condition, chain(of_moving, longest_lasting(condition, names))
-    yield from cancelled_by_others(base, by_state, observation)
 
 
 def _names(moves: Iterable[Move]) -> Iterator[str]:

@@ -1,36 +1,33 @@
 """The journal of one run: what was intended, what was answered, what was observed.
 
-    journal.touched(), journal.submissions()     # anybody may read
+    journal.touched(), journal.submitted()       # anybody may read
     with journal.step() as step: ...             # who works on the run writes: `step.py`
 
 Without a step, only what stays true whoever works on the run is written: what people answered
-(`event`), and `note_late_call`.
+(`event`).
 """
 
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
 from counterpoise.ledger.database_clock import database_seconds
 from counterpoise.ledger.run_states import add_event
-from counterpoise.ledger.schema import elections, events, late_calls, moves
-from counterpoise.ledger.statements import NOT_OVER_IN_RUN, OBSERVED_AT, PROGRESS
+from counterpoise.ledger.schema import elections, events, submitted
+from counterpoise.ledger.statements import OBSERVED_AT, PROGRESS
 from counterpoise.ledger.step import Step, held_step
-from counterpoise.ledger.submissions import read_submission, record_submissions
+from counterpoise.ledger.submitted import read_submitted
 from counterpoise.ledger.touched import read_pending_restores, read_touched_keys
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import Targets
 from counterpoise.model.run import (
     Event,
     Execution,
-    LateCall,
     RunState,
-    Submission,
+    Submitted,
     TouchedKey,
 )
 from counterpoise.model.run_progress import RunProgress
@@ -63,35 +60,18 @@ class Journal:
         with self._transactions.reading() as connection:
             return read_pending_restores(connection, cluster)
 
-    def submissions(self) -> dict[TopicPartition, Submission]:
-        """Return what was submitted last of each partition."""
-        query = sa.select(moves).where(moves.c.run_id == self.run_id)
+    def submitted(self, *, only_open: bool = False) -> list[Submitted]:
+        """Return what the run has submitted; only where something of it may be under way."""
         with self._transactions.reading() as connection:
-            return self._submissions(connection, connection.execute(query))
+            now = self._transactions.now(connection)
+            return read_submitted(connection, self.run_id, now, only_open=only_open)
 
-    def submission_counts(self) -> tuple[int, int]:
-        """Return of how many partitions something was submitted, and how many of these are done."""
-        counts = (sa.func.count(), sa.func.count(moves.c.done_at))
-        query = sa.select(*counts).where(moves.c.run_id == self.run_id)
+    def count_submitted(self) -> int:
+        """Return of how many partitions the run has submitted something."""
+        partitions = sa.select(submitted.c.topic, submitted.c.partition).distinct()
+        of_run = partitions.where(submitted.c.run_id == self.run_id).subquery()
         with self._transactions.reading() as connection:
-            submitted, done = connection.execute(query).one()
-        return submitted, done
-
-    def unfinished_submissions(self) -> dict[TopicPartition, Submission]:
-        """Return what was submitted last of each partition that was not observed to be done, or of
-        which a call may still come.
-        """
-        of_run = {"this_run": self.run_id}
-        with self._transactions.reading() as connection:
-            return self._submissions(connection, connection.execute(NOT_OVER_IN_RUN, of_run))
-
-    def finished(self) -> set[TopicPartition]:
-        """Return the partitions whose moves were observed to be done."""
-        query = sa.select(moves.c.topic, moves.c.partition).where(
-            moves.c.run_id == self.run_id, moves.c.done_at.is_not(None)
-        )
-        with self._transactions.reading() as connection:
-            return set(map(TopicPartition._make, connection.execute(query)))
+            return connection.scalar(sa.select(sa.func.count()).select_from(of_run)) or 0
 
     def election_attempts(self, at_least: int = 1) -> dict[TopicPartition, int]:
         """Return how often each leader was elected that was elected so often."""
@@ -180,34 +160,3 @@ class Journal:
         with self._transactions.reading() as connection:
             newest = {row.kind: row.newest for row in connection.execute(query)}
         return Execution(approval_id=newest.get(granted, 0), start_id=newest.get(running, 0))
-
-    def note_late_call(self, call: str, targets: Targets | None = None) -> None:
-        """Note a call that was made after the step had gone to another copy of the run.
-
-        The row says nothing about what was there before, and changes no state: the run is settled
-        once more because of it. Reassignments to `targets` are on record as sent now, so that what
-        moves there passes for nobody else's; that of a cancel moves nothing.
-        """
-        moved = {tp: target for tp, target in (targets or {}).items() if target is not None}
-        with self._transactions.writing() as connection:
-            now = self._transactions.now(connection)
-            row = {"run_id": self.run_id, "at": now, "call": call}
-            connection.execute(late_calls.insert().values(**row))
-            record_submissions(connection, self.run_id, moved, now)
-
-    def late_calls(self) -> tuple[LateCall, ...]:
-        """Return the late calls that the run was not settled for yet, oldest first."""
-        query = (
-            sa.select(late_calls)
-            .where(late_calls.c.run_id == self.run_id, late_calls.c.settled_at.is_(None))
-            .order_by(late_calls.c.id)
-        )
-        with self._transactions.reading() as connection:
-            return tuple(LateCall(r.id, r.at, r.call) for r in connection.execute(query))
-
-    def _submissions(
-        self, connection: sa.Connection, rows: Iterable[sa.Row[Any]]
-    ) -> dict[TopicPartition, Submission]:
-        now = self._transactions.now(connection)
-        submissions = (read_submission(row, now) for row in rows)
-        return {submission.topic_partition: submission for submission in submissions}

@@ -11,7 +11,7 @@ Every method is one transaction. Raises LedgerError when the database cannot be 
 
 import json
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -40,14 +40,9 @@ from counterpoise.ledger.run_states import (
 from counterpoise.ledger.schema import approvals, clusters, pulses, runs
 from counterpoise.ledger.statements import REQUESTS, RUN, select_runs
 from counterpoise.ledger.step import Step, held_step
-from counterpoise.ledger.submissions import (
-    read_late_cancelled,
-    read_moved_after,
-    read_submitted_by_ended_runs,
-)
+from counterpoise.ledger.submitted import read_open_of_others
 from counterpoise.ledger.transactions import Transactions, insert_if_missing
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
@@ -57,9 +52,9 @@ from counterpoise.model.run import (
     UNDER_WAY_STATES,
     WAITING_STATES,
     WHY_REQUESTED,
-    LaterMove,
     Run,
     RunState,
+    Submitted,
 )
 from counterpoise.model.safe_text import is_storable
 
@@ -106,7 +101,7 @@ class Ledger:
             return
         with self._transactions.writing() as connection:
             if pinned is None:
-                insert_if_missing(connection, clusters, name=name, cluster_id=cluster_id)
+                insert_if_missing(connection, clusters, [{"name": name, "cluster_id": cluster_id}])
             pinned = connection.scalar(query)
             if pinned != cluster_id:
                 raise WrongClusterError(
@@ -321,23 +316,13 @@ class Ledger:
         """Return all that are about clusters, or about runs under way, oldest first."""
         return overview.current_requests(self._transactions)
 
-    def submitted_by_ended_runs(
-        self, cluster: str, targets: Mapping[TopicPartition, tuple[int, ...]]
-    ) -> dict[TopicPartition, str]:
-        """Return what `read_submitted_by_ended_runs` does."""
+    def open_submitted(self, cluster: str, except_of: str = "") -> list[Submitted]:
+        """Return the open rows of what ended runs of a cluster have submitted, but for one of them;
+        those of the newest run first.
+        """
         with self._transactions.reading() as connection:
             now = self._transactions.now(connection)
-            return read_submitted_by_ended_runs(connection, cluster, targets, now)
-
-    def moved_after(self, run: Run) -> dict[TopicPartition, LaterMove]:
-        """Return what `read_moved_after` does."""
-        with self._transactions.reading() as connection:
-            return read_moved_after(connection, run.cluster, run.run_id)
-
-    def late_cancelled(self, cluster: str) -> set[TopicPartition]:
-        """Return what `read_late_cancelled` does."""
-        with self._transactions.reading() as connection:
-            return read_late_cancelled(connection, cluster)
+            return read_open_of_others(connection, cluster, except_of, now)
 
     def journal(self, run_id: str) -> Journal:
         return Journal(run_id, self._transactions)

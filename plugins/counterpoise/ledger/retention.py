@@ -24,16 +24,15 @@ from counterpoise.ledger.schema import (
     approvals,
     elections,
     events,
-    late_calls,
-    moves,
     requests,
     runs,
+    submitted,
     touched_keys,
 )
 from counterpoise.model.approval import Approval
 from counterpoise.model.control import Control, ControlRequest, find_active_requests
 from counterpoise.model.policy import AUTOMATIC_APPROVALS_COUNT_FOR
-from counterpoise.model.run import LOOKED_AFTER_STATES, OPEN_STATES, RunState
+from counterpoise.model.run import LOOKED_AFTER_STATES, LOST_AFTER, OPEN_STATES, RunState
 
 _ABOUT_CLUSTERS: Final = (
     Control.FREEZE,
@@ -68,7 +67,7 @@ def delete_old_rows(
     count = len(approval_ids) + len(request_ids)
     old_events = (events.c.run_id.in_(old_runs), events.c.at < before)
     count += connection.execute(events.delete().where(*old_events)).rowcount
-    _delete_rows_of_forgotten_runs(connection, cluster)
+    _delete_rows_of_forgotten_runs(connection, cluster, now - LOST_AFTER)
     return count
 
 
@@ -133,32 +132,24 @@ def _requests_in_force(connection: sa.Connection, cluster: str, now: datetime) -
     return frozenset(request.request_id for of_run in in_force for request in of_run if request)
 
 
-def _delete_rows_of_forgotten_runs(connection: sa.Connection, cluster: str) -> None:
+def _delete_rows_of_forgotten_runs(
+    connection: sa.Connection, cluster: str, lost_before: datetime
+) -> None:
     """Delete the rows of ended runs of which no event is left.
 
-    What may still matter stays, however old: moves that were never observed done, or that a call
-    may still change, and all of a run that has halted (executed again, it takes what somebody
-    moved back for drift); keys that are not restored or that a call may still change; and all of a
-    run with calls that are not settled. So do runs and their last progress.
+    What may still matter stays, however old: what may still be under way, and keys that are not
+    restored or that a call may still change. So do runs and their last progress.
     """
     has_events = sa.exists().where(events.c.run_id == runs.c.run_id)
-    has_late_calls = sa.exists().where(
-        late_calls.c.run_id == runs.c.run_id, late_calls.c.settled_at.is_(None)
-    )
     forgotten = sa.select(runs.c.run_id).where(
         runs.c.cluster == cluster,
         runs.c.state.in_(LOOKED_AFTER_STATES),
         ~has_events,
-        ~has_late_calls,
     )
-    has_halted = sa.select(runs.c.run_id).where(runs.c.state == RunState.HALTED)
-    move, key = moves.c, touched_keys.c
-    is_answered = move.answered_at.is_not(None) & move.asked_broker_id.is_(None)
-    is_over = move.done_at.is_not(None) & is_answered & move.run_id.not_in(has_halted)
+    key = touched_keys.c
     no_longer_needed = (
-        (moves, is_over),
+        (submitted, submitted.c.done_at.is_not(None) | (submitted.c.unanswered_at < lost_before)),
         (elections, sa.true()),
-        (late_calls, sa.true()),
         (touched_keys, key.restored_at.is_not(None) & key.unanswered_call.is_(None)),
     )
     for table, condition in no_longer_needed:

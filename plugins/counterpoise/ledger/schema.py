@@ -71,7 +71,7 @@ runs = sa.Table(
     sa.Column("dag_id", sa.Text),  # null: not proposed by a Dag run
     sa.Column("dag_run_id", sa.Text),
     sa.Index("ix_runs_dag_run", "dag_id", "dag_run_id"),
-    # A late move is settled also while a newer plan waits for its approval.
+    # One that has halted may be executed again while a newer plan waits for its approval.
     _one_per_cluster("one_waiting_run_per_cluster", WAITING_STATES),
     _one_per_cluster("one_run_under_way_per_cluster", UNDER_WAY_STATES),
 )
@@ -84,18 +84,6 @@ step_locks = sa.Table(
     sa.Column("holder", sa.Text),
     # Seconds since 1970, by the database's clock.
     sa.Column("until", sa.BigInteger, nullable=False),
-)
-
-# Calls of a process whose step had gone to another one meanwhile: rows are only added, and settled.
-late_calls = sa.Table(
-    "late_calls",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), nullable=False),
-    sa.Column("at", UtcDateTime, nullable=False),
-    sa.Column("call", sa.Text, nullable=False),
-    sa.Column("settled_at", UtcDateTime),
-    sa.Index("ix_late_calls_run_id", "run_id"),
 )
 
 approvals = sa.Table(
@@ -133,25 +121,19 @@ touched_keys = sa.Table(
     sa.Column("unanswered_call", sa.Text),  # names a call that may still change the key, much later
 )
 
-moves = sa.Table(
-    "moves",
+# What runs have asked for: a row is open until nothing of it can be under way any more.
+submitted = sa.Table(
+    "submitted",
     metadata,
     sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), primary_key=True),
     sa.Column("topic", sa.Text, primary_key=True),
     sa.Column("partition", sa.Integer, primary_key=True),
-    sa.Column("submitted_at", UtcDateTime, nullable=False),  # written before the call
-    sa.Column("answered_at", UtcDateTime),  # null: the outcome of the call is not known
-    sa.Column("done_at", UtcDateTime),  # first observed in the cluster
-    # Of this call or an earlier one without an answer: this broker may still apply it.
-    sa.Column("asked_broker_id", sa.Integer),
-    # Submitted last, like "4,2,3"; "" for a cancel, and when a run ends with nothing of it under
-    # way.
-    sa.Column("target", sa.Text),
-    # Since when nothing of it was under way, and its replicas in an order of the plan's: as seen
-    # after a cancel, or at the run's end; null again when it is submitted again.
-    sa.Column("in_order_at", UtcDateTime),
-    # Of earlier calls that nobody has answered either, like "1,5,3;4,5,3".
-    sa.Column("open_targets", sa.Text),
+    sa.Column("target", sa.Text, primary_key=True),  # replicas, like "4,2,3"
+    sa.Column("sent_at", UtcDateTime, nullable=False),  # the last call about it, or its cancel
+    # Set with the intent of a call; the answer puts back what it was.
+    sa.Column("unanswered_at", UtcDateTime),
+    sa.Column("answered_at", UtcDateTime),  # the last call, or its cancel
+    sa.Column("done_at", UtcDateTime),  # null: the row is open
 )
 
 elections = sa.Table(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from counterpoise.ledger.schema import moves, plans, pulses, requests, runs, touched_keys
+from counterpoise.ledger.schema import plans, pulses, requests, runs, touched_keys
 
 KEY_COLUMNS: Final = ("run_id", "resource_type", "resource_name", "key")
 _THIS_RUN: Final = sa.bindparam("this_run", type_=sa.Text)
@@ -29,9 +29,6 @@ REQUESTS: Final = (
     .where(requests.c.run_id.is_(None) | (requests.c.run_id == _THIS_RUN))
     .order_by(requests.c.id)
 )
-# Of moves: not observed to be done, or a call may still come.
-NOT_OVER: Final = moves.c.done_at.is_(None) | moves.c.asked_broker_id.is_not(None)
-NOT_OVER_IN_RUN: Final = sa.select(moves).where(moves.c.run_id == _THIS_RUN, NOT_OVER)
 PROGRESS: Final = sa.select(pulses.c.body).where(pulses.c.run_id == _THIS_RUN)
 OBSERVED_AT: Final = (
     sa.select(sa.func.coalesce(pulses.c.at, runs.c.opened_at))

@@ -1,9 +1,9 @@
 """A step of a run: the only way to write what a run intends, was answered and has observed.
 
     with ledger.step(cluster, run_id) as step:        # nobody else works on this cluster meanwhile
-        step.submitting(targets)                      # the intent, written before the call
+        before = step.submitting(targets.items())     # the intent, written before the call
         admin.alter_reassignments(targets, deadline=step.deadline)
-        step.answered(targets)
+        step.answered(before)
 
 Each method, or all of them inside `step.together()`, is one transaction, and in it the step is
 still ours, or nothing is written: a copy of the run that was frozen and wakes late gets
@@ -11,8 +11,7 @@ RunConflictError. The lock is short and goes by the database's clock, since no p
 the clock of another one.
 
 Limits: a process that freezes in the moment between its last check of `deadline` and the call may
-still make that call when it wakes. It notes the call then (`Journal.note_late_call`), and
-whoever watches the throttles settles the run once more.
+still make that call when it wakes. Its intent has no answer then: for a day it counts as ours.
 """
 
 import uuid
@@ -26,18 +25,20 @@ import sqlalchemy as sa
 from counterpoise.ledger.run_states import add_event, add_request, set_state
 from counterpoise.ledger.schema import (
     elections,
-    late_calls,
-    moves,
     pulses,
     requests,
     touched_keys,
 )
 from counterpoise.ledger.statements import RUN, UPDATE_OF_PROGRESS, named, update_of_a_key
 from counterpoise.ledger.step_lock import StepLock
-from counterpoise.ledger.submissions import (
-    close_late_calls,
-    mark_submissions,
-    record_submissions,
+from counterpoise.ledger.submitted import (
+    Replicas,
+    Unanswered,
+    open_rows,
+    record_answer,
+    record_intent,
+    record_over,
+    take_over,
 )
 from counterpoise.ledger.touched import (
     joined_entries,
@@ -49,12 +50,12 @@ from counterpoise.ledger.touched import (
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest, emptied_by
-from counterpoise.model.kafka import RATE_KEYS, ConfigResource, Targets
+from counterpoise.model.kafka import RATE_KEYS, ConfigResource
 from counterpoise.model.run import (
-    ANY_BROKER,
     ENDED_STATES,
     TAKEN_BACK,
     RunState,
+    Submitted,
     TouchedKey,
 )
 from counterpoise.model.run_progress import RunProgress
@@ -292,96 +293,43 @@ class Step:
         with self._writing() as connection:
             self._update_keys(connection, [touched], outcome=outcome)
 
-    def reopen_keys(self, keys: Iterable[TouchedKey] | None = None) -> None:
-        """Record that keys which were restored have to be restored again, since a call came late:
-        all of the run, or these.
+    def reopen_keys(self, keys: Iterable[TouchedKey]) -> None:
+        """Record that keys which were restored have to be restored again, since a call came late.
 
         What somebody else had set since is their value of before.
         """
-        key = touched_keys.c
         values: dict[str, object] = {"before_value": value_to_go_back_to(), "outcome": ""}
         values |= dict.fromkeys(("restored_at", "after_value", "during_value"))
         with self._writing() as connection:
-            if keys is not None:
-                self._update_keys(connection, keys, **values)
-                return
-            was_restored = (key.run_id == self.run_id, key.restored_at.is_not(None))
-            connection.execute(touched_keys.update().where(*was_restored).values(**values))
-
-    def note_late_call(self, call: str) -> None:
-        """Note a call of this run that came after its end, so that it is settled once more."""
-        with self._writing() as connection:
-            row = {"run_id": self.run_id, "at": self.now(), "call": call}
-            connection.execute(late_calls.insert().values(**row))
-
-    def settled_late_calls(self, up_to_id: int) -> None:
-        """Record that nothing is left of the late calls up to this one."""
-        with self._writing() as connection:
-            connection.execute(
-                late_calls.update()
-                .where(late_calls.c.run_id == self.run_id, late_calls.c.id <= up_to_id)
-                .values(settled_at=sa.func.coalesce(late_calls.c.settled_at, self.now()))
-            )
+            self._update_keys(connection, keys, **values)
 
     # -- moves
 
-    def submitting(self, targets: Targets) -> None:
-        """Record the intent to reassign or cancel; until `answered`, the outcome is not known.
-
-        An earlier call that nobody answered stays on record: an answer to this one says nothing
-        about it. A cancel keeps the target on record that it cancels.
-        """
+    def submitting(self, targets: Iterable[tuple[TopicPartition, Replicas]]) -> Unanswered:
+        """Record the intent to reassign to these targets; return what `answered` needs."""
         with self._writing() as connection:
-            record_submissions(connection, self.run_id, targets, self.now())
+            cluster, now = self.lock.cluster, self.now()
+            return record_intent(connection, cluster, self.run_id, targets, now)
 
-    def answered(self, partitions: Iterable[TopicPartition]) -> None:
-        with self._writing():
-            self._mark_moves(partitions, {"answered_at": self.now()})
-
-    def unanswered(self, partitions: Iterable[TopicPartition], asked_broker_id: int | None) -> None:
-        """Record which broker was sent the call, and may still apply it; any of them where another
-        one may, too.
-        """
-        asked = moves.c.asked_broker_id
-        is_alone = asked.is_(None) | (asked == asked_broker_id)
-        asked_now = sa.case((is_alone, asked_broker_id), else_=ANY_BROKER)
-        self._mark_moves(partitions, {"asked_broker_id": asked_now})
-
-    def outcomes_known(self, partitions: Iterable[TopicPartition]) -> None:
-        """Record that the broker which did not answer has applied what it was sent, or lost it."""
-        with self._writing():
-            answered_at = sa.func.coalesce(moves.c.answered_at, self.now())
-            known = dict.fromkeys(("asked_broker_id", "open_targets"))
-            self._mark_moves(partitions, known | {"answered_at": answered_at})
-
-    def at_rest(self, partitions: Iterable[TopicPartition]) -> None:
-        """Record that nothing of what was submitted is under way any more: whoever moves these
-        partitions where the run did is somebody else.
-
-        Where a call may still come late, its target stays on record.
-        """
-        may_come_late = moves.c.asked_broker_id.is_not(None)
-        self._mark_moves(partitions, {"target": sa.case((may_come_late, moves.c.target), else_="")})
-
-    def late_call_cancelled(self, partitions: Iterable[TopicPartition]) -> None:
-        """Record that a call which nobody had answered came late, and was cancelled: nothing more
-        comes, but where several brokers were asked.
-        """
+    def answered(self, before: Unanswered, refused: Iterable[TopicPartition] = ()) -> None:
+        """Record the answer to a call; `before` is what its intent returned."""
         with self._writing() as connection:
-            close_late_calls(connection, self.run_id, partitions, self.now())
+            record_answer(connection, self.run_id, before, refused, self.now())
 
-    def in_order(self, partitions: Iterable[TopicPartition]) -> None:
-        """Record that these are in an order of the plan, after a cancel or at the end of the run:
-        whoever changes it now is somebody else.
-        """
-        with self._writing():
-            self._mark_moves(partitions, {"in_order_at": self.now()})
+    def owning(self, targets: Iterable[tuple[TopicPartition, Replicas]]) -> None:
+        """Record that what goes to these targets is the run's."""
+        with self._writing() as connection:
+            open_rows(connection, self.run_id, targets, self.now())
 
-    def done(self, partitions: Iterable[TopicPartition]) -> None:
-        with self._writing():
-            now = self.now()
-            answered_at = sa.func.coalesce(moves.c.answered_at, now)
-            self._mark_moves(partitions, {"done_at": now, "answered_at": answered_at})
+    def over(self, rows: Iterable[Submitted]) -> None:
+        """Record that nothing of these rows is, or may come, under way."""
+        with self._writing() as connection:
+            record_over(connection, rows, self.now())
+
+    def taking_over(self, rows: Iterable[Submitted]) -> None:
+        """Record that what ended runs submitted is this run's now."""
+        with self._writing() as connection:
+            take_over(connection, self.run_id, rows, self.now())
 
     def electing(self, partitions: Iterable[TopicPartition]) -> None:
         """Count an attempt to elect the preferred leader of each."""
@@ -421,7 +369,3 @@ class Step:
         if not rows:
             return
         connection.execute(update_of_a_key(**values), rows)
-
-    def _mark_moves(self, partitions: Iterable[TopicPartition], values: dict[str, object]) -> None:
-        with self._writing() as connection:
-            mark_submissions(connection, self.run_id, partitions, values)

@@ -127,4 +127,4 @@ class StepLock:
 
 def _make_sure_of_row(connection: sa.Connection, cluster: str) -> None:
     if connection.scalar(_KNOWN, {"this_cluster": cluster}) is None:
-        insert_if_missing(connection, step_locks, cluster=cluster, until=0)
+        insert_if_missing(connection, step_locks, [{"cluster": cluster, "until": 0}])

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from counterpoise.ledger.schema import late_calls, runs, touched_keys
+from counterpoise.ledger.schema import runs, touched_keys
 from counterpoise.model.cluster import is_another_topic
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, TouchedKey
@@ -16,14 +16,11 @@ _OF_A_RUN: Final = (
     .where(touched_keys.c.run_id == sa.bindparam("run_id"))
     .order_by(touched_keys.c.resource_type, touched_keys.c.resource_name, touched_keys.c.key)
 )
-_LATE_RUN_IDS: Final = sa.select(late_calls.c.run_id).where(late_calls.c.settled_at.is_(None))
 
 
 def read_touched_keys(connection: sa.Connection, run_id: str) -> tuple[TouchedKey, ...]:
     """Return the keys of one run, by resource and key."""
-    late_run_ids = _runs_with_late_calls(connection)
-    rows = connection.execute(_OF_A_RUN, {"run_id": run_id})
-    return tuple(_touched_key(row, late_run_ids) for row in rows)
+    return tuple(map(_touched_key, connection.execute(_OF_A_RUN, {"run_id": run_id})))
 
 
 def read_pending_restores(connection: sa.Connection, cluster: str) -> tuple[TouchedKey, ...]:
@@ -32,24 +29,17 @@ def read_pending_restores(connection: sa.Connection, cluster: str) -> tuple[Touc
     Those of the newest run come first.
     """
     key = touched_keys.c
-    late_run_ids = _runs_with_late_calls(connection)
-    may_change = key.unanswered_call.is_not(None) | key.run_id.in_(late_run_ids)
     query = (
         sa.select(touched_keys)
         .join(runs, runs.c.run_id == key.run_id)
         .where(runs.c.cluster == cluster)
-        .where(key.restored_at.is_(None) | may_change)
+        .where(key.restored_at.is_(None) | key.unanswered_call.is_not(None))
         .order_by(runs.c.opened_at.desc(), key.run_id.desc())
     )
-    return tuple(_touched_key(row, late_run_ids) for row in connection.execute(query))
+    return tuple(map(_touched_key, connection.execute(query)))
 
 
-def _runs_with_late_calls(connection: sa.Connection) -> frozenset[str]:
-    """Return the runs that have to be settled once more, of whatever cluster: hardly ever any."""
-    return frozenset(connection.scalars(_LATE_RUN_IDS))
-
-
-def _touched_key(row: sa.Row[Any], late_run_ids: frozenset[str]) -> TouchedKey:
+def _touched_key(row: sa.Row[Any]) -> TouchedKey:
     return TouchedKey(
         resource=ConfigResource(ConfigResourceType(row.resource_type), row.resource_name),
         key=row.key,
@@ -61,7 +51,7 @@ def _touched_key(row: sa.Row[Any], late_run_ids: frozenset[str]) -> TouchedKey:
         restored_at=row.restored_at,
         outcome=row.outcome,
         earlier_rates=row.earlier_rates or "",
-        has_unanswered_call=row.unanswered_call is not None or row.run_id in late_run_ids,
+        has_unanswered_call=row.unanswered_call is not None,
     )
 
 

@@ -9,7 +9,7 @@ message holds a password, a user or a row.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -22,17 +22,21 @@ from counterpoise.ledger.database import READS_ONLY, explain, is_refused, where_
 from counterpoise.ledger.schema import runs
 
 
-def insert_if_missing(connection: sa.Connection, table: sa.Table, **values: object) -> None:
-    """Insert a row unless there is one with its key, also where another transaction is making it:
-    in Postgres that one is waited for.
+def insert_if_missing(
+    connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, object]]
+) -> None:
+    """Insert each row unless there is one with its key, also where another transaction is making
+    it: in Postgres that one is waited for.
     """
+    if not rows:
+        return
     if connection.dialect.name != "postgresql":
-        connection.execute(table.insert().prefix_with("OR IGNORE").values(values))
+        connection.execute(table.insert().prefix_with("OR IGNORE"), rows)
         return
     # Imported here: most ledgers are files, and their commands start faster without it.
     from sqlalchemy.dialects.postgresql import insert
 
-    connection.execute(insert(table).values(values).on_conflict_do_nothing())
+    connection.execute(insert(table).on_conflict_do_nothing(), rows)
 
 
 def lock_cluster(connection: sa.Connection, cluster: str) -> None:

@@ -136,6 +136,16 @@ def is_one_reassignment(move: Move) -> bool:
     return len(move.adding) <= 1
 
 
+def order_after_cancel(before: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the replicas as the cancel of a reassignment leaves them: those that the target keeps,
+    in its order, then those that were to go, by id.
+
+    (1, 2, 3) to (4, 2, 3) leaves (2, 3, 1).
+    """
+    kept = (broker_id for broker_id in target if broker_id in before)
+    return (*kept, *sorted(set(before) - set(target)))
+
+
 def changes_replica_set(move: Move) -> bool:
     """Return whether replicas are added or removed; otherwise only order or leader change."""
     return set(move.replicas_before) != set(move.replicas_after)

@@ -7,10 +7,10 @@ nobody has started.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
@@ -45,16 +45,16 @@ OPEN_STATES: Final = WAITING_STATES | UNDER_WAY_STATES
 CLOSED_STATES: Final = ENDED_BY_PEOPLE | {RunState.DONE}  # executed no more
 
 # A run that is RUNNING or SETTLING leaves through SETTLING alone: nothing ends with a throttle left
-# behind. One that has ended settles once more when a move of its own comes late.
+# behind.
 TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
     RunState.PROPOSED: frozenset({RunState.APPROVED, RunState.REJECTED, RunState.SUPERSEDED}),
     RunState.APPROVED: frozenset({RunState.RUNNING, RunState.REJECTED, RunState.SUPERSEDED}),
     RunState.RUNNING: frozenset({RunState.SETTLING}),
     RunState.SETTLING: ENDED_STATES,
-    RunState.HALTED: frozenset({RunState.RUNNING, RunState.SETTLING, RunState.REJECTED}),
-    RunState.DONE: frozenset({RunState.SETTLING}),
-    RunState.CANCELLED: frozenset({RunState.SETTLING}),
-    RunState.REJECTED: frozenset({RunState.SETTLING}),  # one that had halted
+    RunState.HALTED: frozenset({RunState.RUNNING, RunState.REJECTED}),
+    RunState.DONE: frozenset(),
+    RunState.CANCELLED: frozenset(),
+    RunState.REJECTED: frozenset(),
     RunState.SUPERSEDED: frozenset(),
 }
 
@@ -67,7 +67,6 @@ SHOWS_WITHIN: Final = timedelta(seconds=5)
 # A process that was stopped for so long, and then applies what it holds, was never seen; a broker
 # that is dead for good would keep calls to it open for ever.
 LOST_AFTER: Final = timedelta(days=1)
-ANY_BROKER: Final = -1  # it is not known which broker was asked, or several were
 # The outcome of a config key in which nothing of ours was left, and that is not as before.
 CHANGED_BY_SOMEBODY_ELSE: Final = "changed by somebody else; left as it is"
 
@@ -198,97 +197,42 @@ class TouchedKey:
         return self.after_value if was_changed else self.before_value
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submitted(NamedTuple):
+    """That a run has asked for these replicas of a partition, or for them once more by a cancel; a
+    tuple, since an observation reads one of each move.
+    """
+
+    run_id: str
     topic_partition: TopicPartition
-    submitted_at: datetime
-    answered_at: datetime | None
-    done_at: datetime | None
-    # Of a call without an answer, until that broker has responded; later ones may be answered.
-    # None beside a call without an answer, and ANY_BROKER: any of them, as far as is known.
-    asked_broker_id: int | None = None
-    # Submitted last, also where it was cancelled since; () when nothing of it can be under way any
-    # more.
-    target: tuple[int, ...] | None = None
-    # Since nothing of it was under way and its replicas were in an order of the plan: at the run's
-    # end, or when that was seen after a cancel.
-    in_order_at: datetime | None = None
-    # Those of earlier calls that nobody has answered either.
-    open_targets: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def may_come_late(self) -> bool:
-        """Return whether nobody answered a call about this partition."""
-        return self.answered_at is None or self.asked_broker_id is not None
-
-    @property
-    def may_be_held_by_any(self) -> bool:
-        """Return whether a call that nobody answered may have gone to any broker."""
-        return self.may_come_late and self.asked_broker_id in (None, ANY_BROKER)
-
-    @property
-    def is_at_rest(self) -> bool:
-        """Return whether nothing that the run submitted is, or may come, under way."""
-        return self.target == () and not self.may_come_late
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether whoever moves the partition now is somebody else, unless it goes where a
-        call without an answer wants it.
-        """
-        return self.done_at is not None or self.is_at_rest
+    target: tuple[int, ...]
+    sent_at: datetime  # the last call about it
+    # Since when a call about it has no answer: it may have been made, and may still come. None
+    # where all were answered, or are lost.
+    unanswered_at: datetime | None = None
+    answered_at: datetime | None = None  # the last one
+    # Since when nothing of it can be under way any more; whoever moves there then is somebody else.
+    done_at: datetime | None = None
 
     def was_just_answered(self, now: datetime) -> bool:
-        """Return whether it was, also where the clock was set back by some seconds since."""
-        if self.answered_at is None:
-            return False
-        return abs(now - self.answered_at) < SHOWS_WITHIN
-
-    def is_under_way(self, now: datetime) -> bool:
-        """Return whether what was submitted may still show as under way: until it has arrived, or
-        for a moment after its cancel was answered, unless it was seen in order since.
+        """Return whether it was, also where the clock was set back by some seconds since: it counts
+        as in flight then, whatever is shown.
         """
-        if not self.is_over:
-            return True
-        is_known_to_be_over = self.done_at or self.in_order_at
-        return not is_known_to_be_over and self.was_just_answered(now)
+        return self.answered_at is not None and abs(now - self.answered_at) < SHOWS_WITHIN
 
-    def without_lost_call(self, now: datetime) -> "Submission":
-        """Return it as if at rest where its call is taken for lost: it had no effect when the run
-        ended, and nobody has answered it in the day since.
+    def is_answered(self, now: datetime) -> bool:
+        """Return whether all calls about it were, and long enough ago to show."""
+        return self.unanswered_at is None and not self.was_just_answered(now)
+
+    def is_lost(self, now: datetime) -> bool:
+        """Return whether nobody answered for a day, and nobody saw it under way either."""
+        return self.unanswered_at is not None and now - self.unanswered_at >= LOST_AFTER
+
+    @property
+    def is_first_call(self) -> bool:
+        """Return whether only one call about it was made since all were answered: what is under way
+        is its doing.
         """
-        if self.in_order_at is None or not self.may_come_late:
-            return self
-        if now - self.in_order_at < LOST_AFTER:
-            return self
-        return replace(
-            self, answered_at=self.in_order_at, asked_broker_id=None, target=(), open_targets=()
-        )
-
-    def may_have_asked_for(self, target: tuple[int, ...]) -> bool:
-        """Return whether a call that nobody answered wanted these replicas."""
-        return self.may_come_late and target in (self.target, *self.open_targets)
-
-
-@dataclass(frozen=True, slots=True)
-class LaterMove:
-    """What later runs have done with a partition that a run had submitted."""
-
-    run_id: str  # of the first one that brought it elsewhere; else of the first that submitted it
-    # Where the last one that arrived has brought it, () where that is not known; None where none
-    # has brought it elsewhere: it may be where the run had left it, after a cancel.
-    replicas: tuple[int, ...] | None
-    # Of the later ones, where none has: each may have left it between two steps of its move.
-    stopped_run_ids: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LateCall:
-    """A call that a copy of the run made after its step had gone to another one."""
-
-    call_id: int
-    at: datetime
-    call: str
+        return self.unanswered_at == self.sent_at
 
 
 @dataclass(frozen=True, slots=True)

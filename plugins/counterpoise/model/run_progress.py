@@ -43,9 +43,9 @@ class Condition(StrEnum):
     OUT_OF_SYNC = "out-of-sync"
     LEADER_OUT_OF_SYNC = "leader-out-of-sync"
     UNLISTED = "unlisted"
-    CANCELLED = "cancelled"  # by somebody else
-    SENT_AGAIN = "sent-again"  # after that
-    CANCELLED_AGAIN = "cancelled-again"
+    TAKEN_BACK = "taken-back"  # by somebody else
+    CAME_LATE = "came-late"
+    USED_BY_OTHERS = "used-by-others"  # our throttle
     # moves and calls
     COPYING = "copying"  # kept since when nothing has arrived
     NO_PROGRESS = "no-progress"

@@ -14,8 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from counterpoise.execution import Driver, ExecutionOptions, keys_to_restore, late_moves
-from counterpoise.execution.throttling.targets import Configs, throttles_of_plan
+from counterpoise.execution import Driver, ExecutionOptions, keys_to_restore, moves_in_flight
+from counterpoise.execution.throttling.targets import throttles_of_plan
 from counterpoise.installation import now_utc
 from counterpoise.kafka_admin.combined_reads import read_throttle_keys
 from counterpoise.model.approval import Approval, Decision
@@ -84,44 +84,51 @@ def stop_from_plan(
             )
             driver = Driver(admin, ledger, options, now_utc, log)
             driver.check_cluster()
-            configs = read_throttle_keys(admin, throttles_of_plan(plan).resources)
             journal = ledger.journal(run_id)
-            _record_possible_changes(journal, plan, configs, cancelled)
+            _record_possible_changes(admin, journal, plan, cancelled)
             try:
                 while (wait_seconds := driver.settle_step()) is not None:
                     time.sleep(wait_seconds)
             finally:
-                cancelled.update(_not_in_order(journal))
+                cancelled.update(_not_in_order(journal, plan))
             return _outcome(admin, plan, journal)
         finally:
             ledger.close()
 
 
 def _record_possible_changes(
-    journal: "Journal", plan: RebalancePlan, configs: Configs, cancelled: Set[TopicPartition]
+    admin: "ClusterAdmin", journal: "Journal", plan: RebalancePlan, cancelled: Set[TopicPartition]
 ) -> None:
     """Record all that a run of the plan may have changed.
 
-    Without the ledger nobody knows what was submitted: each move and its way back may have been.
+    Without the ledger nobody knows what was submitted: each move, and its way back where a
+    partition is on it now, may have been.
     """
-    with journal.step() as step:
-        partitions = {move.topic_partition for move in plan.moves}
-        step.submitting({move.topic_partition: move.replicas_before for move in plan.moves})
-        step.answered(partitions)
-        step.in_order(partitions - cancelled)  # a cancel takes that back
+    configs = read_throttle_keys(admin, throttles_of_plan(plan).resources)
+    reassignments = admin.list_reassignments()
+    with journal.step() as step, step.together():
         step.touching(keys_to_restore(plan, configs))
+        for move in plan.moves:
+            tp = move.topic_partition
+            targets = {*reassignment_targets(move)}
+            if tp in reassignments or tp in cancelled:
+                targets.add(move.replicas_before)
+            step.owning((tp, target) for target in targets)
 
 
-def _not_in_order(journal: "Journal") -> set[TopicPartition]:
-    submissions = journal.submissions().values()
-    return {s.topic_partition for s in submissions if s.in_order_at is None}
+def _not_in_order(journal: "Journal", plan: RebalancePlan) -> set[TopicPartition]:
+    """Return the partitions that were being cancelled."""
+    open_rows = {(row.topic_partition, row.target) for row in journal.submitted(only_open=True)}
+    return {
+        m.topic_partition for m in plan.moves if (m.topic_partition, m.replicas_before) in open_rows
+    }
 
 
 def _outcome(admin: "ClusterAdmin", plan: RebalancePlan, journal: "Journal") -> Stopped:
-    reassignments, submissions = admin.list_reassignments(), journal.submissions()
+    reassignments = admin.list_reassignments()
     return Stopped(
         journal.touched(),
-        late_moves(plan, reassignments, submissions),
+        moves_in_flight(plan, reassignments, journal.submitted(only_open=True)),
         _orders_before(admin, plan, reassignments),
     )
 

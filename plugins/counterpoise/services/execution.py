@@ -4,7 +4,7 @@ open_run(installation, run_id, fingerprint)
 execute_step(installation, run_id, fingerprint, log)     # seconds to wait; None: all is done
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -16,11 +16,13 @@ from counterpoise.errors import NotApprovedError, RefusedError, UnknownOutcomeEr
 from counterpoise.execution import Driver, ExecutionOptions, restore_pending
 from counterpoise.execution.back_off import LOWEST_RATE
 from counterpoise.execution.conditions import TABLE, in_words
-from counterpoise.execution.leftovers import late_moves_by_run
-from counterpoise.execution.throttling.pending_restores import is_pending_restore
-from counterpoise.execution.throttling.targets import throttles_of_plan
+from counterpoise.execution.leftovers import moves_in_flight
+from counterpoise.execution.throttling.pending_restores import IN_USE, is_pending_restore
+from counterpoise.execution.throttling.targets import keys_in_use, throttles_of_plan
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import ResourceKey
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import Action, ClusterPolicy
@@ -314,10 +316,10 @@ def _last_rate(installation: Installation, run: Run) -> int:
     return known_rate or LOWEST_RATE
 
 
-# -- What ended runs of a cluster left: config keys to restore, and moves that came late
+# -- What ended runs of a cluster left: config keys to restore, and moves in flight
 #
 # restored, pending = restore_pending_of(installation, admin, "prod-eu")
-# late_moves_of(installation, admin, runs)      # {run id: moves that are under way}
+# moves_left(installation, admin, "prod-eu")    # {run id: moves in flight}
 
 
 def restore_pending_of(
@@ -325,10 +327,10 @@ def restore_pending_of(
 ) -> tuple[list[TouchedKey], list[TouchedKey]]:
     """Restore the config keys of ended runs; return those restored now, and those still pending.
 
-    Nothing is restored while a move of an ended run is under way, which Kafka did not let cancel,
-    and no key that the plan of a run under way may need: copies would lose their throttle. Newest
-    first: what an older run wrote may be what a newer one found before it. Raises StepLockHeldError
-    while another process works on the cluster.
+    No key is restored that copies in flight use, whoever began them, or that the plan of a run
+    under way may need: these would lose their throttle. Newest first: what an older run wrote may
+    be what a newer one found before it. Raises StepLockHeldError while another process works on the
+    cluster.
     """
     restored: list[TouchedKey] = []
     pending: list[TouchedKey] = []
@@ -339,18 +341,35 @@ def restore_pending_of(
         runs = ledger.runs(cluster=cluster, were_started=True)
         under_way = [run for run in runs if run.state in UNDER_WAY_STATES]
         ended = [run for run in runs if run not in under_way]
-        if in_flight := late_moves_of(installation, admin, ended):
-            # A run that may move cancels them itself.
-            still = [] if under_way else _pending_until_arrived(installation, in_flight)
-            return restored, still
         plans = map(installation.plan_of, under_way)
         needed = frozenset(key for plan in plans for key in throttles_of_plan(plan).keys)
+        used = keys_in_use(_all_pending(installation, ended), _copied(admin))
         for run in ended:
             journal, of_run = ledger.journal(run.run_id), step.of_run(run.run_id)
-            now_restored, still_pending = restore_pending(admin, journal, of_run, needed)
+            now_restored, still_pending = restore_pending(admin, journal, of_run, needed | used)
             restored += now_restored
             pending += still_pending
+        if not under_way:
+            in_use = (t for t in _all_pending(installation, ended) if t.resource_key in used)
+            pending += [replace(t, outcome=IN_USE) for t in in_use if t.restored_at is None]
     return restored, pending
+
+
+def _copied(reader: "ClusterReader") -> set[TopicPartition]:
+    """Return the partitions of which a replica is copied now."""
+    moving = reader.list_reassignments()
+    topics = reader.describe_topics(sorted({tp.topic for tp in moving})) if moving else ()
+    in_sync = {
+        TopicPartition(topic.topic, partition.partition): partition.isr
+        for topic in topics
+        for partition in topic.partitions
+    }
+    return {tp for tp, found in moving.items() if not {*found.adding}.issubset(in_sync.get(tp, ()))}
+
+
+def _all_pending(installation: Installation, runs: Iterable[Run]) -> list[TouchedKey]:
+    journals = (installation.ledger.journal(run.run_id) for run in runs)
+    return [t for journal in journals for t in journal.touched() if is_pending_restore(t)]
 
 
 def _has_nothing_to_restore(installation: Installation, cluster: str) -> bool:
@@ -360,33 +379,29 @@ def _has_nothing_to_restore(installation: Installation, cluster: str) -> bool:
     ledger = installation.ledger
     runs = ledger.runs(cluster=cluster, were_started=True)
     ended = [run for run in runs if run.state not in UNDER_WAY_STATES]
-    touched_keys = (t for run in ended for t in ledger.journal(run.run_id).touched())
-    return len(ended) < len(runs) and not any(map(is_pending_restore, touched_keys))
+    return len(ended) < len(runs) and not _all_pending(installation, ended)
 
 
-def late_moves_of(
-    installation: Installation, reader: "ClusterReader", runs: Sequence[Run]
+def moves_left(
+    installation: Installation, reader: "ClusterReader", cluster: str
 ) -> dict[str, tuple[Move, ...]]:
-    """Return the moves of ended runs that are under way, by the run's id; `runs` are newest first.
+    """Return the moves in flight of runs that have ended, by the run's id, newest first.
 
     Raises StoreError where a plan cannot be read.
     """
-    reassignments = reader.list_reassignments()
-    if not reassignments:
-        return {}
-    plans = (
-        (run, installation.plan_of(run), submissions)
-        for run in runs
-        if (submissions := installation.ledger.journal(run.run_id).unfinished_submissions())
-    )
-    return {run.run_id: moves for run, moves in late_moves_by_run(plans, reassignments)}
+    ledger = installation.ledger
+    by_run = grouped((row.run_id, row) for row in ledger.open_submitted(cluster))
+    reassignments = reader.list_reassignments() if by_run else {}
+    found = {
+        run_id: moves_in_flight(installation.plan_of(ledger.run(run_id)), reassignments, rows)
+        for run_id, rows in by_run.items()
+        if any(row.topic_partition in reassignments for row in rows)
+    }
+    return {run_id: moves for run_id, moves in found.items() if moves}
 
 
-def _pending_until_arrived(
-    installation: Installation, in_flight: Mapping[str, Sequence[Move]]
-) -> list[TouchedKey]:
-    """Return the pending keys of all runs of a cluster, with why they are still in force."""
-    run_id, moves = next(iter(in_flight.items()))
-    why = f"{moves[0].topic_partition} of run {run_id} is still in flight: restored after its end"
-    pending = installation.ledger.journal(run_id).pending_restores()
-    return [replace(t, outcome=why) for t in pending if t.restored_at is None]
+def sweep_step(installation: Installation, run_id: str, log: Log) -> float | None:
+    """Look after what an ended run has in flight, as `Driver.sweep_step` does."""
+    run = installation.ledger.run(run_id)
+    with driver_of(installation, run_id, run.fingerprint, log, settles=True) as driver:
+        return driver.sweep_step()

@@ -14,7 +14,7 @@ from counterpoise.model.words import join_names, pluralize
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    moving: tuple[TopicPartition, ...]  # submitted, and not seen to arrive
+    moving: tuple[TopicPartition, ...]  # in flight when observed last, or submitted since
     keys: int  # throttle keys that are set and not restored
 
     def __bool__(self) -> bool:
@@ -30,8 +30,16 @@ class Left:
 
 def left_of(installation: Installation, run_id: str) -> Left:
     journal = installation.ledger.journal(run_id)
-    submissions = journal.unfinished_submissions()
+    run_progress = journal.run_progress()
+    seen = run_progress.arrived_bytes if run_progress else {}
+    moving = {
+        row.topic_partition
+        for row in journal.submitted(only_open=True)
+        if run_progress is None
+        or str(row.topic_partition) in seen
+        or row.sent_at >= run_progress.observed_at
+    }
     return Left(
-        tuple(sorted(tp for tp, submission in submissions.items() if not submission.is_over)),
+        tuple(sorted(moving)),
         sum(touched.restored_at is None for touched in journal.touched()),
     )

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
 from threading import Lock
 from typing import Final, TypedDict
 
@@ -20,15 +19,15 @@ import pyarrow as pa
 
 from counterpoise import access
 from counterpoise.archive import no_moves_report_name
-from counterpoise.errors import InputError, RefusedError, StalePlanError, StoreError
+from counterpoise.errors import InputError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.person import Person
-from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action, BalancePolicy
 from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.request import RebalanceRequest, check_brokers_given
-from counterpoise.model.run import ASKED, RunState, Submission
+from counterpoise.model.run import ASKED, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.planning import plan_to_reach
 from counterpoise.services.kept_empty import check_kept_empty, plan_for
@@ -38,13 +37,7 @@ from counterpoise.services.snapshots import (
 )
 from counterpoise.services.viewers import Viewing
 from counterpoise.settings import ClusterSettings
-from counterpoise.undoing import (
-    MayHaveLeft,
-    check_not_moved_again,
-    check_undoable,
-    find_way_back,
-    is_as_left,
-)
+from counterpoise.undoing import check_undoable, find_way_back
 from counterpoise.units import format_count
 from counterpoise.validation import OVERRIDABLE_RULES, find_violations
 from counterpoise.views.pages import plan_report
@@ -234,26 +227,20 @@ def make_undo(
 def undo_plan(
     installation: Installation,
     run_id: str,
-    *,
-    rebase: bool = False,
     make_snapshot: Callable[[Installation, str], ClusterSnapshot] = checked_snapshot,
 ) -> RebalancePlan:
     """Return the plan that takes back what a run moved, to be approved and executed like any other.
 
-    Partitions that somebody has moved since, or that cannot go back now, stay where they are, and a
-    warning of the plan names them; with `rebase`, so do those that later runs moved. Raises
-    RefusedError where that cannot be done, nothing is left, or a broker is kept empty that another
-    run emptied.
+    Partitions that have been moved since, or that cannot go back now, stay where they are, and a
+    warning of the plan names them. Raises RefusedError where that cannot be done, nothing is left,
+    or a broker is kept empty that another run emptied.
     """
     run, undone_plan = installation.run_and_plan(run_id)
-    journal, later = installation.ledger.journal(run_id), installation.ledger.moved_after(run)
-    submissions = journal.submissions()
-    check_undoable(run, undone_plan, submissions, later, journal.events(), rebase=rebase)
+    journal = installation.ledger.journal(run_id)
+    submitted = journal.submitted()
+    check_undoable(run, undone_plan, journal.events(), has_moved=bool(submitted))
     snapshot = make_snapshot(installation, run.cluster)
-    may_have_left = _left_by_runs(installation)
-    way_back = find_way_back(undone_plan, submissions, later, snapshot, may_have_left)
-    if not rebase:
-        check_not_moved_again(submissions, way_back.later)
+    way_back = find_way_back(undone_plan, submitted, snapshot)
     policy = installation.cluster(run.cluster).policy
     wanted = {move.topic_partition: move.replicas_before for move in way_back.moves}
     undo = plan_of_assignment(snapshot, wanted, policy.balance, policy.provider)
@@ -263,31 +250,6 @@ def undo_plan(
     undo = replace(undo, undoes=undone_plan.fingerprint, warnings=warnings)
     check_kept_empty(installation, undo)
     return undo
-
-
-def _left_by_runs(installation: Installation) -> MayHaveLeft:
-    """Return whether runs may have brought partitions there, or where their plan is gone; each plan
-    is read once, if at all.
-    """
-
-    @cache
-    def moves_of(run_id: str) -> Mapping[TopicPartition, Move]:
-        _, plan = installation.run_and_plan(run_id)
-        return {move.topic_partition: move for move in plan.moves}
-
-    @cache
-    def submissions_of(run_id: str) -> Mapping[TopicPartition, Submission]:
-        return installation.ledger.journal(run_id).submissions()
-
-    def may_have_left(run_id: str, partition: TopicPartition, replicas: tuple[int, ...]) -> bool:
-        try:
-            move = moves_of(run_id)[partition]
-        except (InputError, StalePlanError, StoreError):
-            return True
-        is_moved = replicas != move.replicas_before
-        return is_moved and is_as_left(move, submissions_of(run_id)[partition], replicas)
-
-    return may_have_left
 
 
 def with_new_brokers(

@@ -57,7 +57,7 @@ def _find(
     installation: Installation, reader: "ClusterReader", run_id: str
 ) -> tuple[Redirected, ...]:
     plan = installation.run_and_plan(run_id)[1]
-    submitted = installation.ledger.journal(run_id).submissions()
+    submitted = {row.topic_partition for row in installation.ledger.journal(run_id).submitted()}
     reassignments = reader.list_reassignments()
     return tuple(
         Redirected(move, found.target)

@@ -33,7 +33,6 @@ from counterpoise.model.run import (
     Run,
     RunState,
     TouchedKey,
-    has_all_events,
     is_refused_by_validation,
     left_unchecked,
     validated_at,
@@ -213,11 +212,8 @@ def _status(installation: Installation, run: Run) -> RunStatus:
     ledger, journal = installation.ledger, installation.ledger.journal(run.run_id)
     run_progress, events, now = journal.run_progress(), journal.events(), ledger.now()
     requests = ledger.requests(run.cluster, run.run_id)
-    submitted, done = journal.submission_counts()
-    has_moved = submitted > 0
-    may_be_deleted = not has_moved and not has_all_events(events)
-    if may_be_deleted and run_progress is not None:
-        submitted = done = run_progress.progress.moves_done
+    submitted = journal.count_submitted()
+    done = run_progress.progress.moves_done if run_progress else 0
     return RunStatus(
         run=run,
         run_progress=run_progress,
@@ -226,9 +222,9 @@ def _status(installation: Installation, run: Run) -> RunStatus:
         active=find_active_requests(requests, now),
         touched=journal.touched(),
         events=events,
-        moves_submitted=submitted,
+        moves_submitted=max(submitted, done),
         moves_done=done,
-        has_moved=has_moved,
+        has_moved=submitted > 0,
         now=now,
     )
 
@@ -404,8 +400,8 @@ def why_not_undo(installation: Installation, details: RunDetails) -> str:
     run, plan, ledger = details.run, details.plan, installation.ledger
     if plan is None:
         return f"the store does not have the plan of run {run.run_id} any more"
-    moved, later = ledger.journal(run.run_id).submissions(), ledger.moved_after(run)
-    refusal = why_not(check_undoable, run, plan, moved, later, details.events, rebase=False)
+    moved = {row.topic_partition for row in ledger.journal(run.run_id).submitted()}
+    refusal = why_not(check_undoable, run, plan, details.events, has_moved=bool(moved))
     cluster = settings_of_pages(installation).clusters.get(run.cluster)
     if refusal or cluster is None:
         return refusal

@@ -118,7 +118,7 @@ def _partitions_with_replicas(
 def moved_cluster(installation: Installation, run_id: str) -> str | None:
     """Return the cluster of a run that has changed its placement; None for one that has not."""
     run = installation.ledger.run(run_id)
-    has_moved = run.state is RunState.DONE or installation.ledger.journal(run_id).submissions()
+    has_moved = run.state is RunState.DONE or installation.ledger.journal(run_id).count_submitted()
     return run.cluster if has_moved else None
 
 
@@ -158,7 +158,8 @@ def report_run(installation: Installation, run_id: str) -> str:
     run, plan = installation.run_and_plan(run_id)
     journal = installation.ledger.journal(run_id)
     approvals = installation.ledger.approvals_of(run_id)
-    done = journal.finished()
+    run_progress = journal.run_progress()
+    progress = run_progress.progress if run_progress else None
     problems: tuple[str, ...] = ()
     if run.state is RunState.DONE:
         fresh, compared = _compared(installation, plan, journal.touched())
@@ -171,8 +172,8 @@ def report_run(installation: Installation, run_id: str) -> str:
         approval=approvals[-1] if approvals else None,
         before=_loads_before(plan),
         after=analysis.broker_loads(fresh),
-        copied_bytes=sum(move.copied_bytes for move in plan.moves if move.topic_partition in done),
-        moves_done=len(done),
+        copied_bytes=progress.copied_bytes if progress else 0,
+        moves_done=progress.moves_done if progress else 0,
         throttle_keys=tuple(_throttle_key(touched) for touched in journal.touched()),
         events=journal.events(),
         problems=problems,

@@ -9,11 +9,10 @@ broker that was frozen applies what it was sent long ago when it wakes.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.execution.commands import KeyChange
-from counterpoise.execution.decision_inputs import QUIET_SECONDS
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.recorded_calls import RecordedCalls
 from counterpoise.execution.throttling.restore import (
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from counterpoise.ledger import Journal, Step
 
 _NOT_YET: Final = "not restored yet: the watch tries again"
+IN_USE: Final = "copies in flight use it: restored after their end"
 
 
 def restore_pending(
@@ -46,18 +46,15 @@ def restore_pending(
     """Restore what an ended run left; return the keys restored now, and those still pending.
 
     Compare-then-set, as at the end of a run: a key that somebody changed since is left as it is.
-    Keys with a change that nobody answered are read again until every broker has answered: by then
-    the change has been applied, or never will be. Where one stays dead, a call is taken for lost a
-    day after its key was restored. A broker that is not registered any more applies nothing: its
+    Keys with a change that nobody answered are read again for a day after their restore: then it is
+    taken for lost. A broker that is not registered any more applies nothing: its
     keys stay pending, since the cluster keeps its config for when it registers again. What a run
     under way may need (`needed`) is left alone.
     """
     keys = _pending_keys(journal, needed)
     if not keys:
         return (), ()
-    # Asked first: what a broker applied before it answers, is in what is read then.
     cluster = admin.describe_cluster()
-    do_all_respond = {b.broker_id for b in cluster.brokers} == admin.describe_versions().keys()
     configs = _read_keys(admin, keys)
     topic_ids = _read_topic_ids(admin, keys)
     changes = tuple(
@@ -82,10 +79,9 @@ def restore_pending(
         for touched in keys
         if touched.restored_at is None and touched not in restored
     ]
-    waited = timedelta(seconds=QUIET_SECONDS) if do_all_respond else LOST_AFTER
     still_pending = {touched.resource_key for touched in pending}
     settled = [touched for touched in keys if touched.resource_key not in still_pending]
-    over = [t for t in settled if _was_restored(t, before=step.now() - waited)]
+    over = [t for t in settled if _was_restored(t, before=step.now() - LOST_AFTER)]
     unregistered = [t for t in keys if _is_unregistered(t, cluster.registered_broker_ids)]
     step.clear_unanswered_calls([*over, *unregistered])
     return tuple(restored), tuple(pending)
@@ -237,6 +233,8 @@ def _is_unregistered(touched: TouchedKey, registered: frozenset[int] | None) -> 
 def _why_pending_at_end(touched: TouchedKey, observation: Observation) -> str:
     """Return why a key cannot be restored now, and when it will be."""
     resource = touched.resource
+    if touched.resource_key in observation.keys_in_use:
+        return IN_USE
     if resource.is_topic:
         return _NOT_YET
     if int(resource.name) in observation.unresponsive_broker_ids:

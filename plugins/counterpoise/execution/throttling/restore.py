@@ -16,7 +16,7 @@ is behind shows it as it was before we wrote.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from counterpoise.execution.commands import Command, Finish, KeyChange, Restore, Wait
-from counterpoise.execution.conditions import of
+from counterpoise.execution.conditions import of, when_over
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.targets import (
@@ -24,6 +24,7 @@ from counterpoise.execution.throttling.targets import (
     Configs,
     WantedThrottles,
     dynamic_value,
+    entries_in_use,
     is_topic_gone,
     list_entries,
     throttles_of_plan,
@@ -119,7 +120,7 @@ def idle_keys(
     """
     unrestored = [touched for touched in observation.touched_keys if touched.restored_at is None]
     gone = [t for t in unrestored if is_topic_gone(t, observation.topic_ids)]
-    needed = throttles.keys
+    needed = throttles.keys | observation.keys_in_use
     idle = [
         touched
         for touched in unrestored
@@ -144,6 +145,7 @@ def unneeded_entries(throttles: WantedThrottles, observation: Observation) -> tu
         if not is_needed_list or touched.restored_at is not None:
             continue
         needed_entries = set(throttles.lists.get(touched.resource_key, ()))
+        needed_entries |= entries_in_use(touched, observation.copied)
         value = dynamic_value(observation.configs, *touched.resource_key)
         present_entries = set(list_entries(value))
         may_be_there = value is not None and not touched.has_unanswered_call
@@ -162,12 +164,14 @@ def unneeded_entries(throttles: WantedThrottles, observation: Observation) -> tu
 def restore_all_keys(inputs: DecisionInputs) -> Command:
     """Return what restores each key of a run whose broker is live; Finish when none is left.
 
-    Brokers that are live and do not respond are waited for, but not for ever.
+    Brokers that are live and do not respond are waited for, and so are copies that use a key of
+    ours, which somebody else has redirected; but not for ever.
     """
     observation = inputs.observation
     unrestored = [touched for touched in observation.touched_keys if touched.restored_at is None]
     of_dead_brokers = tuple(t for t in unrestored if _is_of_dead_broker(t, observation))
-    restorable = [touched for touched in unrestored if touched not in of_dead_brokers]
+    in_use = tuple(t for t in unrestored if t.resource_key in observation.keys_in_use)
+    restorable = [t for t in unrestored if t not in of_dead_brokers and t not in in_use]
     if keys := _with_restoring_change(restorable, observation):
         return Restore(keys)
     unread = [
@@ -175,11 +179,16 @@ def restore_all_keys(inputs: DecisionInputs) -> Command:
         for touched in restorable
         if touched.resource.is_broker and touched.resource not in observation.configs
     ]
+    redirected = of(Condition.USED_BY_OTHERS, sorted(map(str, observation.copied)))
+    if in_use and not inputs.is_over(redirected):
+        return Wait(redirected)
+    gave_up = when_over(redirected, inputs.limits) if in_use else ""
+    left = tuple(dict.fromkeys((*of_dead_brokers, *in_use)))
     if not unread:
-        return Finish(of_dead_brokers)
+        return Finish(left, gave_up)
     reason = of(Condition.UNRESPONSIVE, sorted({int(touched.resource.name) for touched in unread}))
     if inputs.is_over(reason):
-        return Finish((*of_dead_brokers, *unread))
+        return Finish((*left, *unread), gave_up)
     return Wait(reason, is_brief=True)
 
 

@@ -17,11 +17,11 @@ the last one: then it can come back by somebody's hand alone, or be shown by a b
 is behind, so that it is never taken for a value of before. Where nobody answered a call, all are.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from counterpoise.model.cluster import is_another_topic
+from counterpoise.model.cluster import TopicPartition, is_another_topic
 from counterpoise.model.kafka import (
     EVERY_BROKER,
     FOLLOWER_RATE,
@@ -255,6 +255,30 @@ def is_in_force(touched: TouchedKey, configs: Configs) -> bool:
     if touched.key in RATE_KEYS:
         return present == written[-1:]
     return not set(written).isdisjoint(present)
+
+
+def keys_in_use(
+    keys: Iterable[TouchedKey], copied: Collection[TopicPartition]
+) -> frozenset[ResourceKey]:
+    """Return those of the keys that throttle copies of these partitions, whoever began them: a list
+    by its entries, and a rate through such an entry.
+    """
+    used: set[ResourceKey] = set()
+    for touched in keys:
+        if touched.restored_at is not None or touched.key not in LIST_KEYS:
+            continue
+        rate = LEADER_RATE if touched.key == LEADER_REPLICAS else FOLLOWER_RATE
+        for entry in entries_in_use(touched, copied):
+            broker_id = int(entry.partition(":")[2])
+            used |= {touched.resource_key, (broker_resource(broker_id), rate)}
+    return frozenset(used)
+
+
+def entries_in_use(touched: TouchedKey, copied: Collection[TopicPartition]) -> set[str]:
+    """Return the entries of ours in a list that throttle copies of these partitions."""
+    numbers = {str(tp.partition) for tp in copied if tp.topic == touched.resource.name}
+    entries = list_entries(touched.written_value) if numbers else ()
+    return {entry for entry in entries if entry.partition(":")[0] in numbers}
 
 
 def list_entries(value: str | None) -> list[str]:

@@ -85,32 +85,6 @@ def upgrade() -> None:
     with op.batch_alter_table('events', schema=None) as batch_op:
         batch_op.create_index('ix_events_run_id', ['run_id'], unique=False)
 
-    op.create_table('late_calls',
-    sa.Column('id', sa.Integer(), nullable=False),
-    sa.Column('run_id', sa.Text(), nullable=False),
-    sa.Column('at', sa.DateTime(), nullable=False),
-    sa.Column('call', sa.Text(), nullable=False),
-    sa.Column('settled_at', sa.DateTime(), nullable=True),
-    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_late_calls_run_id')),
-    sa.PrimaryKeyConstraint('id', name=op.f('pk_late_calls'))
-    )
-    with op.batch_alter_table('late_calls', schema=None) as batch_op:
-        batch_op.create_index('ix_late_calls_run_id', ['run_id'], unique=False)
-
-    op.create_table('moves',
-    sa.Column('run_id', sa.Text(), nullable=False),
-    sa.Column('topic', sa.Text(), nullable=False),
-    sa.Column('partition', sa.Integer(), nullable=False),
-    sa.Column('submitted_at', sa.DateTime(), nullable=False),
-    sa.Column('answered_at', sa.DateTime(), nullable=True),
-    sa.Column('done_at', sa.DateTime(), nullable=True),
-    sa.Column('asked_broker_id', sa.Integer(), nullable=True),
-    sa.Column('target', sa.Text(), nullable=True),
-    sa.Column('in_order_at', sa.DateTime(), nullable=True),
-    sa.Column('open_targets', sa.Text(), nullable=True),
-    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_moves_run_id')),
-    sa.PrimaryKeyConstraint('run_id', 'topic', 'partition', name=op.f('pk_moves'))
-    )
     op.create_table('pulses',
     sa.Column('run_id', sa.Text(), nullable=False),
     sa.Column('at', sa.DateTime(), nullable=False),
@@ -137,6 +111,18 @@ def upgrade() -> None:
     with op.batch_alter_table('requests', schema=None) as batch_op:
         batch_op.create_index('ix_requests_cluster', ['cluster'], unique=False)
 
+    op.create_table('submitted',
+    sa.Column('run_id', sa.Text(), nullable=False),
+    sa.Column('topic', sa.Text(), nullable=False),
+    sa.Column('partition', sa.Integer(), nullable=False),
+    sa.Column('target', sa.Text(), nullable=False),
+    sa.Column('sent_at', sa.DateTime(), nullable=False),
+    sa.Column('unanswered_at', sa.DateTime(), nullable=True),
+    sa.Column('answered_at', sa.DateTime(), nullable=True),
+    sa.Column('done_at', sa.DateTime(), nullable=True),
+    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_submitted_run_id')),
+    sa.PrimaryKeyConstraint('run_id', 'topic', 'partition', 'target', name=op.f('pk_submitted'))
+    )
     op.create_table('touched_keys',
     sa.Column('run_id', sa.Text(), nullable=False),
     sa.Column('resource_type', sa.Text(), nullable=False),
