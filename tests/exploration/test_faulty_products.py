@@ -2,7 +2,6 @@
 bounds of `make test`.
 """
 
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from counterpoise.model.run import (
     UNDER_WAY_STATES,
     Run,
     RunState,
-    Submission,
 )
 from counterpoise.services import execution
 from tests.exploration.explorer import explore
@@ -132,14 +130,12 @@ def test_finds_a_move_that_is_done_again_after_somebody_took_it_back(
 def test_finds_that_the_stuck_reassignment_of_somebody_else_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    state_of = observation._state_of_reassignment
+    state_in_flight = observation._state_in_flight
 
-    def as_if_it_was_ours(
-        move: Move, reassignment: Reassignment, submission: Submission | None, now: datetime
-    ) -> MoveState:
-        is_stuck = set(reassignment.adding) & set(reassignment.removing)
-        return MoveState.STUCK if is_stuck else state_of(move, reassignment, submission, now)
+    def as_if_it_was_ours(move: Move, reassignment: Reassignment, *, is_ours: bool) -> MoveState:
+        is_stuck = bool(set(reassignment.adding) & set(reassignment.removing))
+        return state_in_flight(move, reassignment, is_ours=is_ours or is_stuck)
 
-    monkeypatch.setattr(observation, "_state_of_reassignment", as_if_it_was_ours)
+    monkeypatch.setattr(observation, "_state_in_flight", as_if_it_was_ours)
 
     _finds(EXECUTOR_AND_A_STUCK_FOREIGN_REASSIGNMENT, NOTHING, "promise 7")
