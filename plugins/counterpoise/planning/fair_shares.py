@@ -297,15 +297,56 @@ def count_targets(placement: Placement, roles: Roles, max_counts: Ints | None = 
 def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
     """Return the fair share of bytes of every broker that shares, and the band around it.
 
-    Shares are as even as the racks allow, and follow the disk sizes (KIP-827) where every broker
-    that shares reports its own.
+    Shares are as even as the racks and the giants allow, and follow the disk sizes (KIP-827) where
+    every broker that shares reports its own.
     """
+    return _band_beside(
+        giants(placement, roles, tolerance_percent), placement, roles, tolerance_percent
+    )
+
+
+def giants(placement: Placement, roles: Roles, tolerance_percent: int) -> Flags:
+    """Return the partitions with replicas that are larger than the band of any broker without one.
+
+    Such a replica fills its broker, and all others can only share what is left. Worked example: 8,
+    3, 1, 1, 4 and 2 GB on three brokers, 10 % tolerated: a share is 6.3 GB, so the replica of 8 GB
+    has a broker of its own, whose band is 7.2 to 8.8, and the other two share 11 GB: 4.95 to 6.05
+    each. Small clusters have none: they are solved, whatever the shares.
+    """
+    sizes, is_giant = (
+        placement.cluster.size_bytes,
+        np.zeros(placement.cluster.partition_count, dtype=np.bool_),
+    )
+    while not placement.is_small():
+        band = _band_beside(is_giant, placement, roles, tolerance_percent)
+        is_free = roles.sharing & (_bottoms(is_giant, placement) == 0)
+        found = (sizes > band.highest[is_free].max(initial=0)) & ~is_giant
+        if not is_free.any() or not found.any():
+            break
+        is_giant |= found
+    return is_giant
+
+
+def _bottoms(is_giant: Flags, placement: Placement) -> Ints:
+    """Return, per broker, the size of the largest giant that it holds; 0 where it has none."""
+    bottoms = np.zeros(placement.cluster.broker_count, dtype=np.int64)
+    for partition in np.flatnonzero(is_giant).tolist():
+        row = placement.replicas[partition]
+        held_by = row[row >= 0]
+        bottoms[held_by] = np.maximum(bottoms[held_by], placement.cluster.size_bytes[partition])
+    return bottoms
+
+
+def _band_beside(
+    is_giant: Flags, placement: Placement, roles: Roles, tolerance_percent: int
+) -> ByteBand:
+    """Return the band around shares in which each giant is on a broker of its own."""
     cluster, bytes_held = placement.cluster, placement.bytes_held
     staying = _fixed_load(placement, cluster.size_bytes)
     fixed = np.where(roles.leaving, staying, bytes_held)  # of brokers that do not share
     fair = fill_racks(
         loads=bytes_held,
-        lower=np.where(roles.sharing, 0, fixed),
+        lower=np.where(roles.sharing, _bottoms(is_giant, placement), fixed),
         upper=np.where(roles.sharing, UNBOUNDED, fixed),
         racks=cluster.racks,
         rack_bounds=rack_bounds(placement, roles, cluster.size_bytes),

@@ -92,7 +92,6 @@ class Placement:
     topic_counts: Ints  # replicas by topic and broker
     new_replicas: Ints  # per partition
     touched: Flags  # per partition: it got a new replica already
-    may_replace_all: bool  # as a last resort: also the last old replica of a partition
     racks_by_position: Ints  # rack of each broker, and -1 at the end so that NOBODY has none
     bound: CopyBound | None = None  # of these replica sets, where it is known
 
@@ -109,7 +108,6 @@ class Placement:
             topic_counts=np.empty((0, 0), dtype=np.int64),
             new_replicas=np.empty(0, dtype=np.int64),
             touched=np.zeros(cluster.partition_count, dtype=np.bool_),
-            may_replace_all=False,
             racks_by_position=np.append(cluster.racks, -1),
         )
         placement.reset_to(rows)
@@ -327,17 +325,9 @@ class Placement:
 
         A single replica has to be copied whole, and may be.
         """
-        if self.may_replace_all:
-            return np.ones(len(replicas.partitions), dtype=np.bool_)
         counts = (self.replicas[replicas.partitions] >= 0).sum(axis=1)
         keeps_old_one = self.new_replicas_after(replicas) < counts
         return np.asarray(keeps_old_one | (counts == 1))
-
-    @property
-    def holds_back(self) -> bool:
-        """Return whether `keeps_one` forbids a partition to give another old replica."""
-        counts = self.replica_counts
-        return bool(((counts > 1) & (self.new_replicas >= counts - 1)).any())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -368,9 +358,3 @@ class MovableReplicas:
         """Return the replicas that a broker may still give."""
         replicas = self.replicas.only(slice(self.starts[broker], self.starts[broker + 1]))
         return replicas.only(~self.placement.touched[replicas.partitions])
-
-    def receivable(self, source: int, destination: int) -> Replicas:
-        """Return, of these, the ones that a given broker may receive."""
-        placement, replicas = self.placement, self.of(source)
-        is_usable = placement.may_receive(replicas, destination)
-        return replicas.only(is_usable & placement.has_room(replicas, destination))

@@ -2,7 +2,7 @@
 
     make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
 
-    check the request -> read the snapshot into arrays -> place replicas -> even traffic
+    check the request -> read the snapshot into arrays -> place replicas -> search for better
     -> keep within the budget -> choose leaders -> keep only what is worth it -> explain
 
 Replicas come first (racks, counts, bytes), leaders last, over the final replica sets: leaders can
@@ -37,7 +37,7 @@ from counterpoise.planning.goals import GOALS
 from counterpoise.planning.leader_candidates import Candidates
 from counterpoise.planning.leader_choice import choose_leaders
 from counterpoise.planning.placement import CopyBound, Placement, Roles
-from counterpoise.planning.placing.traffic import even_traffic
+from counterpoise.planning.placing.local_search import search
 from counterpoise.planning.planning_result import (
     BrokerSetPart,
     FinalAssignment,
@@ -170,23 +170,23 @@ def _put_together(
 def _place(
     goal: PlanningGoal, placement: Placement, roles: Roles, request: PlanRequest
 ) -> dict[int, int]:
-    """Move replicas for the goal, then for traffic; return what the latter gains, by partition.
+    """Move replicas for the goal, then by a search; return what traffic gains, by partition.
 
-    What traffic moves may let the goal do better. So both go on from there as if that were the
+    What the search moves may let the goal do better. So both go on from there as if that were the
     cluster, until they leave it as it is: to plan again moves nothing.
     """
     goal.place(placement, roles, request)
-    if not goal.evens_replicas or not placement.cluster.knows_traffic:
+    if not goal.evens_replicas:
         return {}
     may_copy = goal.copies_for_traffic
     placed = placement.replicas.copy()
-    traffic_gains = even_traffic(placement, roles, request.policy, may_copy=may_copy)
+    traffic_gains = search(placement, roles, request.policy, may_copy_for_traffic=may_copy)
     if not may_copy or (placement.replicas == placed).all():
         return traffic_gains
 
     def place_again(again: Placement) -> dict[int, int]:
         goal.place(again, roles, request)
-        return even_traffic(again, roles, request.policy, may_copy=may_copy)
+        return search(again, roles, request.policy, may_copy_for_traffic=may_copy)
 
     return traffic_gains | placement.repeat(place_again)
 

@@ -1,18 +1,16 @@
 """Goals that make a cluster more even: racks repaired, then replicas and bytes.
 
 rebalance evens out all live brokers. add-brokers brings new brokers to their fair share; old ones
-receive nothing. Both repeat their steps for as long as they make the cluster strictly more even:
+receive nothing. Small clusters are solved. In all others:
 
-    repeat: one round (racks, then counts and bytes up to the targets, then exchanges)
-        more even than before: keep it
-        else: take it back
-            if partitions were touched: all are free again, try once more
-            if some partition may not replace its last old replica: allow it, try once more
-            else: done
+    repeat, while racks or counts get more even:
+        partitions with replicas that share a rack without need get another one (`spread`)
+        brokers above their count give replicas to those below it: in bulk, by topic and size
+            (`spread`), then whatever suits (`local_search`)
+    bytes, traffic and copies get better by moves and exchanges (`local_search`, by the planner)
 
-Partitions that got a new replica stay touched, so that others go first. What remains in the end is
-a state that another planning would leave as it is: to plan again moves nothing. Most plans are done
-after the first round.
+What remains in the end is a state that another planning would leave as it is: to plan again moves
+nothing. Most plans take one round.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -26,23 +24,17 @@ from counterpoise.errors import InputError
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand, highest_share, is_worse
 from counterpoise.model.plan import LowerBound
-from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import verb
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.fair_shares import (
     TopicShares,
     byte_band,
-    bytes_outside_band,
     count_targets,
 )
 from counterpoise.planning.goals.lower_bounds import evening_bound, reached_bound
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.exchanges import (
-    exchange_bytes,
-    level_counts,
-    trade_arrivals,
-)
+from counterpoise.planning.placing.local_search import even_counts
 from counterpoise.planning.placing.new_replicas import drain
 from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.small import (
@@ -57,7 +49,7 @@ from counterpoise.planning.request_checks import brokers_are
 
 _MAX_ROUNDS = 50
 
-_Unevenness = tuple[int, int, int]  # racks, counts, bytes: the smaller the more even
+_Unevenness = tuple[int, int]  # racks, counts: the smaller the more even
 
 
 class EveningGoal(PlanningGoal):
@@ -106,7 +98,6 @@ class EveningGoal(PlanningGoal):
         self.place_in_rounds(placement, roles, request)
         if self._may_be_better(placement, roles) and is_affordable(placement, roles):
             make_counts_best(placement, choose(Placement.of(placement.cluster)))
-            trade_arrivals(placement, roles, find_band(placement))
 
     def _may_be_better(self, placement: Placement, roles: Roles) -> bool:
         """Return whether racks or counts are worse than their bounds."""
@@ -131,26 +122,18 @@ class EveningGoal(PlanningGoal):
         return np.asarray(np.maximum(counts.max(axis=1, initial=0), shares), dtype=np.int64)
 
     def place_in_rounds(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        """Repeat rounds for as long as they make the cluster more even."""
-        reached = _unevenness(placement, roles, request.policy)
+        """Repeat rounds for as long as they make racks or counts more even."""
+        reached = _unevenness(placement, roles)
         for _ in range(_MAX_ROUNDS):
-            before, was_touched = placement.replicas.copy(), placement.touched.any()
-            self.one_round(placement, roles, request)
-            unevenness = _unevenness(placement, roles, request.policy)
-            if unevenness < reached:
-                reached = unevenness
-                if _is_even(placement, roles, unevenness):
-                    return
-                continue
-            placement.reset_to(before)
-            if not was_touched:
-                if placement.may_replace_all or not placement.holds_back:
-                    return
-                placement.may_replace_all = True
-
-    def one_round(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        """Make the cluster as even as the goal can in one go."""
-        even_out(placement, roles, request, self.max_counts(placement, roles))
+            before = placement.replicas.copy()
+            even_out(placement, roles, request, self.max_counts(placement, roles))
+            unevenness = _unevenness(placement, roles)
+            if unevenness >= reached:
+                placement.reset_to(before)
+                return
+            reached = unevenness
+            if not unevenness[0] and int(np.ptp(placement.counts[roles.sharing])) <= 1:
+                return
 
     def bounds(self, result: PlanningResult) -> tuple[LowerBound, LowerBound | None]:
         needed = evening_bound(result)
@@ -194,10 +177,6 @@ class Rebalance(EveningGoal):
         misplaced = part.load(np.where(part.may_change[:, None], part.replicas, NOBODY)) > 0
         leaving = roles.sources & ~brokers & misplaced
         return super().within(roles, part, brokers).but(leaving=leaving)
-
-    def one_round(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        band = even_out(placement, roles, request, self.max_counts(placement, roles))
-        exchange_bytes(placement, roles, band)
 
 
 class AddBrokers(EveningGoal):
@@ -244,40 +223,18 @@ class AddBrokers(EveningGoal):
 # -- one round
 
 
-def even_out(
-    placement: Placement, roles: Roles, request: PlanRequest, max_counts: Ints
-) -> ByteBand:
-    """Repair racks, then move replicas to their targets; none gets more than `max_counts`.
-
-    Return the band that the bytes of each broker should be in.
-    """
+def even_out(placement: Placement, roles: Roles, request: PlanRequest, max_counts: Ints) -> None:
+    """Repair racks, then move replicas to their targets; none gets more than `max_counts`."""
     repair_racks(placement, roles, count_targets(placement, roles, max_counts), max_counts)
     wanted = count_targets(placement, roles, max_counts)
     band = byte_band(placement, roles, request.policy.bytes_tolerance_percent)
     shares = TopicShares.of(placement, roles, wanted)
     spread(placement, roles, wanted, band, shares)
-    level_counts(placement, roles, band, shares, max_counts)
-    trade_arrivals(placement, roles, band)
-    return band
+    even_counts(placement, roles, request.policy, wanted)
 
 
-def _unevenness(placement: Placement, roles: Roles, policy: BalancePolicy) -> _Unevenness:
-    """Return racks first, then counts, then bytes."""
+def _unevenness(placement: Placement, roles: Roles) -> _Unevenness:
+    """Return racks first, then counts."""
     counts = placement.counts[roles.sharing].tolist()
-    squared_counts = sum(count * count for count in counts)
-    bytes_outside = bytes_outside_band(placement, roles, policy.bytes_tolerance_percent)
     racks = int(placement.racks_missing(roles.staying).sum())
-    return racks, squared_counts, bytes_outside
-
-
-def _is_even(placement: Placement, roles: Roles, unevenness: _Unevenness) -> bool:
-    """Return whether no further round can help.
-
-    Where no broker both gives and receives, bytes do not count: one round trades all arrivals that
-    help them.
-    """
-    racks, _, bytes_outside = unevenness
-    may_help_bytes = bool((roles.sources & roles.destinations).any())
-    if racks or (bytes_outside and may_help_bytes):
-        return False
-    return int(np.ptp(placement.counts[roles.sharing])) <= 1
+    return racks, sum(count * count for count in counts)

@@ -4,7 +4,8 @@ The steps change a `Placement`, which is the one mutable thing, and know nothing
 
     replica_choice, small       small clusters are solved, and racks and counts of larger ones
     transfers, spread           brokers above their target count give replicas to those below it
-    exchanges, traffic          two brokers exchange replicas: for bytes, for a topic, for traffic
+    local_search                what is left of counts; then bytes, traffic and copies
+    exchanges                   how searches go that start from the worst broker
     new_replicas, lowering      replicas are drained or added, or dropped
     free_replicas               what these two leave uneven
 """

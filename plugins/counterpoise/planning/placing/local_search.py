@@ -1,0 +1,610 @@
+"""One local search for where replicas stand: moves of one replica, and exchanges of two.
+
+    gains = search(placement, roles, policy, may_copy_for_traffic=True)    # by partition
+
+Racks and counts are as they should be when it begins, and get no worse. What is better, each before
+the next:
+
+    bytes    fewer bytes outside the band around each broker's share, summed over the brokers
+    traffic  fewer bytes per second outside the band of what brokers take in, where rates are known
+    copied   fewer bytes of replicas that stand where they did not stand before
+
+    a replica larger than any share gets a broker of its own, and stays there: the others can
+        reach their band only where they share what is left
+    repeat, until nothing changes:
+        for each load, bytes first:
+            take the broker farthest outside that has not failed since it changed last
+                need, room = what should go from the heavy to the light one, what may go at most
+                for the brokers at the other end, a few at a time, until some exchange gains:
+                    for every replica of the heavy one:
+                        bisect those of the light one for one that leaves a shift of `need`, or of
+                        `room`; also among those that come home by it; also none, where counts allow
+                of what gains half of the best or more: what copies least for each byte gained
+                nothing gains: failed, until it changes, or until the last sweep
+        for each broker, and each one that arrivals of it come from:
+            send the arrival home that saves most, for another replica, where both bands allow it
+
+Worked example: brokers 1 and 2 hold 9 + 2 + 1 and 1 + 1 + 1 GB, and the band reaches from 6.5 to
+8.5 GB. Broker 1 has 3.5 GB too many, broker 2 as many too few. Shifts of 3.5 to 5.5 GB would be
+best; 9 for 1 is 8 and too much, 2 for 1 is 1 GB: nearer, and the only exchange that gains.
+
+Work is counted in replicas that are looked at, never in seconds: the same input gives the same
+plan. Where the work of a search is over, `Search.has_ended_early` says so.
+
+Limits: a local optimum of moves and exchanges of two. A gain below a ten-thousandth of a share is
+none, unless it ends what is outside.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from counterpoise.model.columns import NOBODY, Flags, Ints
+from counterpoise.model.evenness import ByteBand
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.planning.arrays import UNBOUNDED
+from counterpoise.planning.fair_shares import TopicShares, byte_band, giants, traffic_band
+from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.exchanges import AIM_PERCENT, MAX_PARTNERS
+
+MAX_WORK: Final = 1_000_000_000  # replicas looked at
+MAX_SAVING_WORK: Final = 3_000_000  # of those, to copy less, each time that it is tried
+_MIN_GAIN: Final = 10_000  # a gain is this part of a share at least
+_PARTNERS_AT_ONCE: Final = 4
+_MAX_PARTNERS_FOR_ARRIVALS: Final = 4
+_SAMPLE: Final = 128  # replicas of a broker that are tried first; all of them before it fails
+_HARMS: Final = 3  # as `_Choices` counts them
+_NOT_THERE: Final = -2  # unlike NOBODY, so that a gap in a row before is no broker of today's
+
+
+def search(
+    placement: Placement, roles: Roles, policy: BalancePolicy, *, may_copy_for_traffic: bool
+) -> dict[int, int]:
+    """Move replicas until no move or exchange makes bytes, traffic or copies better.
+
+    Without `may_copy_for_traffic`, traffic is evened with replicas that move anyway. Return, for
+    each partition that is copied for the sake of traffic, the bytes per second gained.
+    """
+    searched = Search.of(placement, roles, policy, may_copy_for_traffic=may_copy_for_traffic)
+    searched.run()
+    return searched.gains
+
+
+def even_counts(placement: Placement, roles: Roles, policy: BalancePolicy, wanted: Ints) -> None:
+    """Move replicas until each broker has its `wanted` count, as far as racks and room allow."""
+    if (placement.counts != wanted)[roles.sharing].any():
+        Search.of(placement, roles, policy, may_copy_for_traffic=False).even_counts(wanted)
+
+
+# -- what is evened
+
+
+@dataclass(eq=False)
+class Load:
+    """One sum per broker, of bytes or of bytes per second, and the band that it should be in."""
+
+    weights: Ints  # one per partition
+    held: Ints
+    band: ByteBand
+    is_counted: Flags  # brokers that are to be in the band
+    may_copy: bool  # also what nothing else asks for
+    max_partners: int  # that a broker is tried with
+    min_gain: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        fair = self.band.fair[self.is_counted]
+        self.min_gain = max(1, int(fair.mean()) // _MIN_GAIN) if len(fair) else 1
+
+    @property
+    def outside(self) -> Ints:
+        return np.where(self.is_counted, self.band.bytes_outside(self.held), 0)
+
+    def gains(self, heavy: int, light: int, shifts: Ints) -> Ints:
+        """Return by how much less the two are outside if the light one gets each of the shifts."""
+        return self.band.gains_of_two(self.held, heavy, light, shifts)
+
+    def move(self, partition: int, source: int, destination: int) -> None:
+        weight = self.weights[partition]
+        self.held[source] -= weight
+        self.held[destination] += weight
+
+
+def _traffic_of(
+    placement: Placement, roles: Roles, policy: BalancePolicy, *, may_copy: bool
+) -> Load:
+    """Return the bytes that each broker takes in per second.
+
+    Where any is outside of its band, a narrower one is aimed at. Without `may_copy` only brokers
+    count that get replicas anyway.
+    """
+    band, traffic = (
+        traffic_band(placement, roles, policy.bytes_in_tolerance_percent),
+        placement.traffic,
+    )
+    if band.bytes_outside(traffic)[roles.sharing].any():
+        band = band.narrowed(AIM_PERCENT)
+    is_counted = roles.sharing if may_copy else roles.sharing & (placement.arriving != 0)
+    partners = MAX_PARTNERS if may_copy else _MAX_PARTNERS_FOR_ARRIVALS
+    return Load(placement.cluster.bytes_in, traffic, band, is_counted, may_copy, partners)
+
+
+class _Exchange(NamedTuple):
+    """A replica of `going` goes from the heavy to the light broker, one of `returning` back."""
+
+    heavy: int
+    light: int
+    going: int  # a partition
+    returning: int  # a partition; NOBODY where none comes back
+    copied: int  # bytes more
+    gain: int
+    harm: int  # of the worse of the two, as in `_Choices`
+
+    @property
+    def cost(self) -> tuple[int, float, int, int, int, int, int]:
+        return (
+            self.harm,
+            self.copied / self.gain,
+            -self.gain,
+            self.heavy,
+            self.light,
+            self.going,
+            self.returning,
+        )
+
+
+class _Choices(NamedTuple):
+    """Partitions with a replica that may go from one broker to another, one entry for each."""
+
+    partitions: Ints
+    copied: Ints  # bytes more; below 0 where a replica comes home
+    harm: Ints  # 0: the partition has one new replica then, or none; 1: several; 2: no old one
+
+    def only(self, chosen: Ints | Flags) -> "_Choices":
+        return _Choices(self.partitions[chosen], self.copied[chosen], self.harm[chosen])
+
+    @property
+    def least_harm(self) -> int:
+        """Return the smallest partition of those that do least harm; NOBODY where there is none."""
+        if not len(self.partitions):
+            return NOBODY
+        return int(self.partitions[np.argmin(self.harm)])
+
+    @property
+    def or_none(self) -> "_Choices":
+        """Return the same with an entry at the end (NOBODY) for no replica."""
+        return _Choices(*(np.append(column, 0) for column in self))
+
+
+# -- the search
+
+
+@dataclass(eq=False)
+class Search:
+    placement: Placement
+    roles: Roles
+    loads: tuple[Load, ...]  # in the order of what counts more
+    topic_shares: TopicShares
+    home: Ints  # replicas before, as wide as now
+    held_by: list[Ints]  # partitions that may move, per broker, smallest first
+    is_pinned: Flags  # per partition: too large to go anywhere else
+    factors: Ints  # replicas per partition
+    gains: dict[int, int] = field(default_factory=dict)
+    work: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        placement: Placement,
+        roles: Roles,
+        policy: BalancePolicy,
+        *,
+        may_copy_for_traffic: bool,
+    ) -> "Search":
+        cluster = placement.cluster
+        percent = policy.bytes_tolerance_percent
+        band = byte_band(placement, roles, percent)
+        sizes, held = cluster.size_bytes, placement.bytes_held.copy()
+        loads = [Load(sizes, held, band, roles.sharing, True, cluster.broker_count)]
+        if cluster.knows_traffic:
+            loads.append(_traffic_of(placement, roles, policy, may_copy=may_copy_for_traffic))
+        rows, columns = np.nonzero((placement.replicas >= 0) & cluster.may_change[:, None])
+        brokers = placement.replicas[rows, columns]
+        order = np.lexsort((rows, cluster.size_bytes[rows], brokers))
+        starts = np.searchsorted(brokers[order], np.arange(cluster.broker_count + 1))
+        held_by = [rows[order[low:high]] for low, high in pairwise(starts.tolist())]
+        return cls(
+            placement=placement,
+            roles=roles,
+            loads=tuple(loads),
+            topic_shares=TopicShares.of(placement, roles, placement.counts),
+            home=np.where(placement.original >= 0, placement.original, _NOT_THERE),
+            held_by=held_by,
+            is_pinned=giants(placement, roles, percent),
+            factors=placement.replica_counts,
+        )
+
+    @property
+    def has_ended_early(self) -> bool:
+        return self.work >= MAX_WORK
+
+    def run(self) -> None:
+        """Search until nothing changes any more, or the work is over."""
+        while not self.has_ended_early:
+            has_evened = [self._even(order) for order in range(len(self.loads))]
+            has_saved = self._copy_less()
+            if not has_saved and not any(has_evened[1:]):
+                return
+
+    # -- counts
+
+    def even_counts(self, wanted: Ints) -> None:
+        """Move replicas from brokers above their `wanted` count to brokers below it.
+
+        In bulk between two brokers, of partitions without another new replica first; then, where
+        no pair is left, over a third broker.
+        """
+        for harm in range(_HARMS):
+            for is_first_turn in (True, False):
+                self._fill_pairs(wanted, harm, shares_out=is_first_turn)
+        while self._move_by_third(wanted):
+            pass
+
+    def _lacking(self, wanted: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return what each broker lacks, those that have too many, and those that lack some."""
+        lack = wanted - self.placement.counts
+        sources = np.flatnonzero((lack < 0) & self.roles.sharing)
+        return lack, sources, np.flatnonzero((lack > 0) & self.roles.destinations)
+
+    def _fill_pairs(self, wanted: Ints, harm: int, *, shares_out: bool) -> None:
+        """Move replicas between pairs; each destination gets its part of each source's surplus
+        where these are shared out, else as many as it can.
+        """
+        lack, sources, destinations = self._lacking(wanted)
+        total = int(lack[destinations].sum())
+        for source in sources.tolist():
+            surplus = int(-lack[source])
+            for destination in destinations.tolist():
+                part = -(-surplus * int(lack[destination]) // total) if shares_out else surplus
+                count = min(
+                    part,
+                    int(self.placement.counts[source] - wanted[source]),
+                    int(wanted[destination] - self.placement.counts[destination]),
+                )
+                if count > 0:
+                    self._fill_pair(source, destination, count, harm)
+
+    def _fill_pair(self, source: int, destination: int, count: int, harm: int) -> None:
+        """Move up to `count` replicas with about the bytes that bring both nearer to their band."""
+        choices = self._choices(self.held_by[source], source, destination, 0)
+        partitions = choices.partitions[choices.harm == harm]
+        load = self.loads[0]
+        excess = int(load.held[source] - load.band.highest[source])
+        deficit = int(load.band.lowest[destination] - load.held[destination])
+        room = int(load.band.highest[destination] - load.held[destination])
+        slack = int(load.held[source] - load.band.lowest[source])
+        wanted_bytes = max(0, min(max(excess, deficit), room, slack))
+        for partition in self._with_sum(partitions, count, wanted_bytes).tolist():
+            if self.placement.cluster.size_bytes[partition] <= self.placement.room[destination]:
+                self._move(partition, source, destination)
+
+    def _with_sum(self, partitions: Ints, count: int, wanted_bytes: int) -> Ints:
+        """Return `count` of the partitions, which come smallest first, with about so many bytes.
+
+        They are neighbours in size, whose largest gives way to one that makes up for what is
+        missing.
+        """
+        if len(partitions) <= count or not wanted_bytes:
+            return partitions[:count]
+        sizes = self.placement.cluster.size_bytes[partitions]
+        sums = np.concatenate(([0], np.cumsum(sizes)))
+        start = int(np.searchsorted(sums[count:] - sums[:-count], wanted_bytes, side="right")) - 1
+        start = max(0, start)
+        chosen = np.arange(start, start + count)
+        missing = wanted_bytes - int(sizes[chosen[:-1]].sum())
+        chosen[-1] = max(chosen[-1], int(np.searchsorted(sizes, missing, side="right")) - 1)
+        return partitions[chosen]
+
+    def _move_by_third(self, wanted: Ints) -> bool:
+        """Move a replica on to a third broker, which gives one to a broker that lacks it."""
+        lack, sources, destinations = self._lacking(wanted)
+        middles = np.flatnonzero((lack == 0) & self.roles.sharing)
+        for source in sources.tolist():
+            for middle in middles.tolist():
+                first = self._choices(self.held_by[source], source, middle, 0).least_harm
+                for destination in destinations.tolist() if first != NOBODY else ():
+                    held = self.held_by[middle]
+                    second = self._choices(held[held != first], middle, destination, 0).least_harm
+                    if second != NOBODY:
+                        self._move(first, source, middle)
+                        self._move(second, middle, destination)
+                        return True
+        return False
+
+    # -- one load after the other
+
+    def _even(self, order: int) -> bool:
+        """Bring brokers into the band of a load, where those before it get no worse.
+
+        Return whether anything moved.
+        """
+        load = self.loads[order]
+        has_failed = np.zeros(len(load.held), dtype=np.bool_)
+        has_changed = was_changed = False
+        while not self.has_ended_early:
+            outside = np.where(has_failed, 0, load.outside)
+            worst = int(np.argmax(outside))
+            if outside[worst] > 0:
+                changed = self._improve(order, worst)
+                has_failed[worst] = not changed
+                has_failed[changed] = False
+                has_changed |= bool(changed)
+            elif has_changed and has_failed.any():
+                # What has failed may succeed now, with others as they are.
+                has_failed[:], has_changed, was_changed = False, False, True
+            else:
+                break
+        return has_changed or was_changed
+
+    def _improve(self, order: int, broker: int) -> list[int]:
+        """Take the best exchange of a broker; return the brokers that changed."""
+        load = self.loads[order]
+        is_heavy = bool(load.held[broker] > load.band.highest[broker])
+        room = load.band.highest - load.held if is_heavy else load.held - load.band.lowest
+        partners = np.flatnonzero((room > 0) & self.roles.sharing)
+        partners = partners[partners != broker]
+        most_room_first = partners[np.lexsort((partners, -room[partners]))]
+        by_room = most_room_first[: load.max_partners].tolist()
+        for sample in (_SAMPLE, 0):
+            for start in range(0, len(by_room), _PARTNERS_AT_ONCE):
+                found: list[_Exchange] = []
+                for other in by_room[start : start + _PARTNERS_AT_ONCE]:
+                    heavy, light = (broker, other) if is_heavy else (other, broker)
+                    exchange = self._best_of_pair(order, heavy, light, sample)
+                    found += [exchange] if exchange else []
+                if found:
+                    most = max(exchange.gain for exchange in found)
+                    near = [exchange for exchange in found if 2 * exchange.gain >= most]
+                    return self._take(min(near, key=lambda one: one.cost), order)
+            if max(map(len, self.held_by)) <= _SAMPLE:
+                break
+        return []
+
+    def _best_of_pair(self, order: int, heavy: int, light: int, sample: int) -> _Exchange | None:
+        """Return the best exchange of two brokers for a load; of all replicas without `sample`."""
+        load = self.loads[order]
+        leaving = self._sampled(heavy, order, 2 * sample if order else sample)
+        going = self._choices(leaving, heavy, light, order)
+        if not len(going.partitions):
+            return None
+        coming = self._sampled(light, order, 2 * sample)
+        returning = self._choices(coming, light, heavy, order)
+        if order:
+            by_weight = np.argsort(load.weights[returning.partitions], kind="stable")
+            returning = returning.only(by_weight)
+        band, held = load.band, load.held
+        need = max(held[heavy] - band.highest[heavy], band.lowest[light] - held[light], 1)
+        room = max(1, min(held[heavy] - band.lowest[heavy], band.highest[light] - held[light]))
+        picks = self._picks(
+            load.weights[going.partitions],
+            load.weights[returning.partitions],
+            {int(need), int(min(need, room)), int(room)},
+            (np.arange(len(returning.partitions)), np.flatnonzero(returning.copied <= 0)),
+            may_move=self._may_move_one(heavy, light),
+        )
+        if not len(picks):
+            return None
+        rows = np.tile(np.arange(len(going.partitions)), len(picks) // len(going.partitions))
+        gone, back = going.only(rows), returning.or_none.only(picks)
+        gains = self._gains(order, heavy, light, gone.partitions, back.partitions, picks != NOBODY)
+        copied = gone.copied + back.copied
+        if not load.may_copy:
+            gains = np.where(copied <= 0, gains, 0)
+        outside = load.outside
+        enough = min(load.min_gain, max(1, int(outside[heavy]), int(outside[light])))
+        harm = np.where(gains >= enough, np.maximum(gone.harm, back.harm), UNBOUNDED)
+        least = int(harm.min())
+        if least == UNBOUNDED:
+            return None
+        gains = np.where(harm == least, gains, 0)
+        good = np.flatnonzero(2 * gains >= gains.max())
+        best = good[np.lexsort((good, -gains[good], copied[good] / gains[good]))[0]]
+        return _Exchange(
+            heavy,
+            light,
+            int(gone.partitions[best]),
+            int(back.partitions[best]) if picks[best] != NOBODY else NOBODY,
+            int(copied[best]),
+            int(gains[best]),
+            least,
+        )
+
+    def _sampled(self, broker: int, order: int, sample: int) -> Ints:
+        """Return some of a broker's partitions, smallest first: of all sizes, with the largest.
+
+        For rates small ones do as well as large ones, and copy less.
+        """
+        partitions = self.held_by[broker]
+        if not sample or len(partitions) <= sample:
+            return partitions
+        if order:
+            return partitions[:sample]
+        half = sample // 2
+        steps = np.arange(half) * (len(partitions) - half) // half
+        return np.concatenate((partitions[steps], partitions[-half:]))
+
+    def _gains(
+        self, order: int, heavy: int, light: int, going: Ints, returning: Ints, is_swap: Flags
+    ) -> Ints:
+        """Return what each exchange gains in a load; below 0 where a load before it gets worse."""
+        gains: Ints = np.zeros(len(going), dtype=np.int64)
+        for load in self.loads[: order + 1]:
+            shifts = load.weights[going] - load.weights[returning] * is_swap
+            gains = np.where(gains >= 0, load.gains(heavy, light, shifts), gains)
+        return gains
+
+    def _picks(
+        self,
+        going: Ints,
+        coming: Ints,
+        shifts: set[int],
+        choices: tuple[Ints, ...],
+        *,
+        may_move: bool,
+    ) -> Ints:
+        """Return, for each of the weights that go, rows of `coming` that leave about a shift.
+
+        One after the other for all that go, as many times as there are ways: `coming` is sorted,
+        and so is what each of the `choices` picks of it. NOBODY stands for a move of one.
+        """
+        picks = []
+        for choice in choices:
+            for shift in sorted(shifts) if len(choice) else ():
+                at = np.searchsorted(coming[choice], going - shift)
+                picks += [choice[np.maximum(at - 1, 0)], choice[np.minimum(at, len(choice) - 1)]]
+        if may_move:
+            picks.append(np.full(len(going), NOBODY))
+        return np.concatenate(picks) if picks else np.zeros(0, dtype=np.int64)
+
+    def _take(self, exchange: _Exchange, order: int) -> list[int]:
+        if order and exchange.copied > 0:  # else it is copied for another reason anyway
+            self._note(exchange.going, exchange.gain)
+            if exchange.returning != NOBODY:
+                self._note(exchange.returning, 0)
+        self._move(exchange.going, exchange.heavy, exchange.light)
+        if exchange.returning != NOBODY:
+            self._move(exchange.returning, exchange.light, exchange.heavy)
+        return [exchange.heavy, exchange.light]
+
+    def _note(self, partition: int, gain: int) -> None:
+        """Note the gain, unless the plan copies the partition for another reason anyway."""
+        if partition in self.gains or not self.placement.new_replicas[partition]:
+            self.gains[partition] = self.gains.get(partition, 0) + gain
+
+    # -- fewer copies
+
+    def _copy_less(self) -> bool:
+        """Send arrivals home for other replicas, as far as the bands allow; return whether any."""
+        queue = list(range(len(self.held_by)))
+        changes = [0] * len(queue)
+        tried: dict[tuple[int, int], tuple[int, int]] = {}
+        has_saved, may_work = False, self.work + MAX_SAVING_WORK
+        while queue and self.work < may_work:
+            broker = queue.pop(0)
+            for home in self._homes(broker):
+                if tried.get((broker, home)) == (changes[broker], changes[home]):
+                    continue
+                while exchange := self._best_return(broker, home):
+                    has_saved = True
+                    for changed in self._take(exchange, 0):
+                        changes[changed] += 1
+                        queue += [changed] if changed not in queue else []
+                tried[broker, home] = changes[broker], changes[home]
+        return has_saved
+
+    def _homes(self, broker: int) -> Iterator[int]:
+        """Yield the brokers that arrivals of a broker come from."""
+        partitions = self.held_by[broker]
+        is_worth = self.placement.cluster.size_bytes[partitions] >= self.loads[0].min_gain
+        arrivals = partitions[is_worth & ~self._was_on(partitions, broker)]
+        homes = np.unique(self.home[arrivals])
+        yield from homes[(homes >= 0) & (homes != broker)].tolist()
+
+    def _best_return(self, broker: int, home: int) -> _Exchange | None:
+        """Return the exchange of an arrival for another replica that saves most bytes; or None."""
+        sizes, load = self.placement.cluster.size_bytes, self.loads[0]
+        arrivals = self.held_by[broker]
+        is_from_home = ~self._was_on(arrivals, broker) & self._was_on(arrivals, home)
+        going = self._choices(arrivals[is_from_home], broker, home, 0)
+        if not len(going.partitions):
+            return None
+        others = self._choices(self.held_by[home], home, broker, 0)
+        shift = min(
+            load.held[broker] - load.band.lowest[broker], load.band.highest[home] - load.held[home]
+        )
+        picks = self._picks(
+            sizes[going.partitions],
+            sizes[others.partitions],
+            {0, max(0, int(shift))},
+            (np.arange(len(others.partitions)), np.flatnonzero(others.copied <= 0)),
+            may_move=self._may_move_one(broker, home),
+        )
+        if not len(picks):
+            return None
+        rows = np.tile(np.arange(len(going.partitions)), len(picks) // len(going.partitions))
+        gone, back = going.only(rows), others.or_none.only(picks)
+        saved = np.where(back.harm > 0, 0, -(gone.copied + back.copied))
+        for any_load in self.loads:
+            shifts = any_load.weights[gone.partitions]
+            shifts = shifts - any_load.weights[back.partitions] * (picks != NOBODY)
+            saved = np.where(any_load.gains(broker, home, shifts) >= 0, saved, 0)
+        best = int(np.argmax(saved))
+        if saved[best] < load.min_gain:
+            return None
+        returning = int(back.partitions[best]) if picks[best] != NOBODY else NOBODY
+        saving = int(saved[best])
+        return _Exchange(broker, home, int(gone.partitions[best]), returning, -saving, saving, 0)
+
+    # -- which may go
+
+    def _may_move_one(self, source: int, destination: int) -> bool:
+        """Return whether counts get more even if one replica goes and none comes back."""
+        counts, max_counts = self.placement.counts, self.placement.cluster.max_counts
+        is_fuller = counts[source] >= counts[destination] + 2
+        return bool(is_fuller and counts[destination] < max_counts[destination])
+
+    def _choices(self, partitions: Ints, source: int, destination: int, order: int) -> _Choices:
+        """Return which replicas of the source may go to the destination, and what each costs.
+
+        No partition stands on fewer racks, or higher on one, than before.
+        """
+        placement, roles, cluster = self.placement, self.roles, self.placement.cluster
+        self.work += len(partitions)
+        rows = placement.replicas[partitions]
+        may = ~_has(rows, destination) & ~self.is_pinned[partitions]
+        source_rack, rack = cluster.racks[source], cluster.racks[destination]
+        if source_rack != rack:
+            racks = placement.racks_by_position[rows]
+            may &= (racks == rack).sum(axis=1) < (racks == source_rack).sum(axis=1)
+        partitions = partitions[may]
+        sizes = cluster.size_bytes[partitions]
+        arrives, leaves = ~self._was_on(partitions, destination), self._was_on(partitions, source)
+        may = ~arrives | (sizes <= placement.room[destination])
+        if not roles.destinations[destination]:  # what has left it may come back, unless it leaves
+            may &= ~arrives & ~roles.leaving[destination]
+        if not roles.sources[source]:
+            may &= ~leaves
+        if order:
+            harm = self.topic_shares.harm(placement, partitions, source, destination)
+            may &= harm == 0
+        new = placement.new_replicas[partitions] + arrives - ~leaves
+        is_worse = arrives & leaves
+        harm = is_worse * (
+            (new > 1).astype(np.int64) + (new > 1) * (new >= self.factors[partitions])
+        )
+        copies = arrives.astype(np.int64) - ~leaves
+        return _Choices(partitions, sizes * copies, harm).only(may)
+
+    def _was_on(self, partitions: Ints, broker: int) -> Flags:
+        return _has(self.home[partitions], broker)
+
+    def _move(self, partition: int, source: int, destination: int) -> None:
+        row = self.placement.replicas[partition]
+        self.placement.give(partition, int(np.argmax(row == source)), destination)
+        for load in self.loads:
+            load.move(partition, source, destination)
+        sizes = self.placement.cluster.size_bytes
+        left, came = self.held_by[source], self.held_by[destination]
+        self.held_by[source] = left[left != partition]
+        at = int(np.searchsorted(sizes[came], sizes[partition]))
+        self.held_by[destination] = np.insert(came, at, partition)
+
+
+def _has(rows: Ints, broker: int) -> Flags:
+    """Return which rows name a broker; column by column, since rows are short and many."""
+    found = rows[:, 0] == broker
+    for column in range(1, rows.shape[1]):
+        found |= rows[:, column] == broker
+    return np.asarray(found)

@@ -1,0 +1,101 @@
+"""Clusters as they really are: sizes by Zipf's law, disks that differ, one partition larger than a
+share.
+
+The clusters of `crooked_clusters/` were posted by users of other planners, with other names and
+numbers; what has to be reached was found by a solver, or by plain exchanges of two replicas.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.crooked.measure import measure
+from counterpoise.model.document import from_document_text
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.reassignment import to_reassignment_json
+from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.planning import make_plan
+from tests.support.goal_judge import executed
+
+CLUSTERS = Path(__file__).with_name("crooked_clusters")
+GB = 10**9
+
+
+def document(name: str) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((CLUSTERS / f"{name}.json").read_text())
+    return read
+
+
+def planned(text: dict[str, Any], goal: Goal, *broker_ids: int) -> RebalancePlan:
+    return make_plan(from_document_text(json.dumps(text)), PlanRequest(goal, broker_ids))
+
+
+def held_after(text: dict[str, Any], goal: Goal) -> dict[int, int]:
+    """Return the bytes of each broker once the plan is executed."""
+    after = executed(from_document_text(json.dumps(text)), planned(text, goal))
+    held = {broker["id"]: 0 for broker in text["brokers"]}
+    columns = after.partitions["replicas"].to_pylist(), after.partitions["size_bytes"].to_pylist()
+    for replicas, size in zip(*columns, strict=True):
+        for broker in replicas:
+            held[broker] += size
+    return held
+
+
+@pytest.mark.parametrize(
+    ("name", "copied_gb"), [("disks-differ-300", 391), ("disks-differ-120", 200)]
+)
+def test_disks_that_differ_are_filled_alike_where_exchanges_reach_it(
+    name: str, copied_gb: int
+) -> None:
+    text = document(name)
+    plan = json.loads(to_reassignment_json(planned(text, Goal.REBALANCE)))
+    reached = measure({**text, "named": ()}, Goal.REBALANCE, plan)
+    assert reached.errors == {}
+    assert (reached.rack_violations, reached.bytes_outside // GB) == (0, 0)
+    assert reached.copied_bytes <= copied_gb * GB
+
+
+def test_some_hundred_replicas_come_near_to_the_share_of_each_broker() -> None:
+    text = document("replicas-462")
+    held = held_after(text, Goal.REBALANCE)
+    mean = sum(held.values()) / len(held)
+    assert all(bytes_held == pytest.approx(mean, rel=0.1001) for bytes_held in held.values())
+
+
+def with_a_giant() -> dict[str, Any]:
+    """300 partitions of 1 to 3 GB on the first six of nine brokers, and one of 400 GB."""
+    brokers = [{"id": b, "rack": f"r{b % 3}"} for b in range(1, 10)]
+    rows: list[list[Any]] = []
+    for number in range(300):
+        first = 1 + number % 6
+        replicas = [first, 1 + first % 6, 1 + (first + 1) % 6]
+        rows.append(["t", number, replicas, first, (1 + number % 3) * GB, None])
+    rows[0][4] = 400 * GB
+    return {"cluster": "giant", "brokers": brokers, "partitions": rows}
+
+
+def test_a_replica_larger_than_a_share_stays_and_the_others_share_what_is_left() -> None:
+    text = with_a_giant()
+    held = held_after(text, Goal.REBALANCE)
+    with_it = {b for b, bytes_held in held.items() if bytes_held >= 400 * GB}
+    others = [held[broker] for broker in held if broker not in with_it]
+    assert len(with_it) == 3
+    assert max(others) <= 1.25 * min(others)
+
+
+@pytest.mark.parametrize(
+    ("name", "goal", "broker_ids"),
+    [
+        ("planned-again", Goal.ADD_BROKERS, (95,)),
+        ("disks-differ-300", Goal.REBALANCE, ()),
+        ("disks-differ-120", Goal.REBALANCE, ()),
+        ("replicas-462", Goal.REBALANCE, ()),
+    ],
+)
+def test_planned_again_nothing_moves(name: str, goal: Goal, broker_ids: tuple[int, ...]) -> None:
+    snapshot = from_document_text(json.dumps(document(name)))
+    after = executed(snapshot, make_plan(snapshot, PlanRequest(goal, broker_ids)))
+    again = make_plan(after, PlanRequest(goal, broker_ids))
+    assert [move.topic_partition for move in again.moves if move.adding] == []
