@@ -49,14 +49,15 @@ def clusters(draw: st.DrawFn, *, dead: bool = True, most_brokers: int = 9) -> Cl
     holders = list(range(1, broker_count + 1 - idle))
     factors = draw(st.lists(st.integers(1, len(holders)), min_size=1, max_size=2))
     partitions = []
+    rates_of_topics = draw(st.sampled_from([[0], [None], [None, 0, 5000]]))
     for topic in range(draw(st.integers(1, 4))):
-        factor = chance.choice(factors)
+        factor, rate = chance.choice(factors), chance.choice(rates_of_topics)
         for number in range(chance.randrange(1, 25)):
             replicas = chance.sample(holders, factor)
             able = [b for b in replicas if b not in fenced]
             leader = chance.choice(able) if able else -1
             size = chance.choice([None, 0, 1000, int(chance.lognormvariate(10, 2))])
-            partitions.append([f"t{topic}", number, replicas, leader, size, 0])
+            partitions.append([f"t{topic}", number, replicas, leader, size, rate])
     return from_document_text(
         json.dumps({"cluster": "chance", "brokers": brokers, "partitions": partitions})
     )
@@ -279,3 +280,19 @@ def test_excluded_topics_are_not_touched(snapshot: ClusterSnapshot, excluded: se
     except RefusedError:  # all that is left has no leader
         return
     assert not {move.topic for move in plan.moves} & excluded
+
+
+@pytest.mark.parametrize("goal", [Goal.REBALANCE, Goal.ADD_BROKERS])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_scope_without_rates_beside_topics_that_have_some_can_be_approved(
+    goal: Goal, is_known: bool
+) -> None:
+    """A topic that was created since the last snapshot has no rate yet."""
+    rows = [["new", n, [1, 2], 1, 1000, None] for n in range(300)]
+    rows += [["old", n, [2, 3], 2, 1000, 500 if is_known else None] for n in range(6)]
+    brokers = [{"id": broker} for broker in (1, 2, 3)]
+    snapshot = from_document_text(json.dumps({"brokers": brokers, "partitions": rows}))
+    named = (3,) if goal is Goal.ADD_BROKERS else ()
+    plan = make_plan(snapshot, PlanRequest(goal, named, scope=Scope(topics=("new",))))
+    assert plan.moves
+    assert find_violations(plan, snapshot, PlanRequest(goal).policy) == ()

@@ -287,14 +287,16 @@ def _figures_of(result: PlanningResult, *, with_network_in: bool) -> tuple[Broke
         "bytes_best": result.band.fair,
         "bytes_peak": before.bytes_held + after.arriving,
     }
-    if cluster.is_rate_known.any():
+    everything = (cluster, *([result.left_out] if result.left_out else []))
+    knows_rates = any(part.is_rate_known.any() for part in everything)
+    if knows_rates:
         bytes_in_after = _bytes_in_after(result)
         columns["bytes_in_before"] = cluster.leader_load(cluster.leaders_now, cluster.bytes_in)
         columns["bytes_in_after"] = bytes_in_after
         columns["bytes_in_best"] = result.by_broker(
             lambda part: _evened(part, _bytes_in_after(part))
         )
-    if cluster.is_rate_known.any() and with_network_in:
+    if knows_rates and with_network_in:
         columns["network_in_before"] = before.traffic
         columns["network_in_after"] = after.traffic
         columns["network_in_best"] = result.traffic_band.fair
