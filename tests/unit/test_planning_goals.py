@@ -9,6 +9,7 @@ import pytest
 
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.constraints import BrokerSet, Constraints
 from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Budget, Goal, PlanRequest, Scope
@@ -558,3 +559,13 @@ def test_what_stands_in_the_way_of_evenness_is_a_reason() -> None:
         "cannot, because no move that this goal allows makes the cluster more even: leaders"
     )
     assert plan.lower_bound.replicas == 0
+
+
+def test_a_broker_set_that_would_be_too_small_is_named() -> None:
+    """Compare cruise-control #1870: the cluster had brokers enough, the set had not."""
+    rows = "\n".join([*(f"a-{n}: 1 2 3" for n in range(3)), *(f"b-{n}: 4 5 6" for n in range(3))])
+    sets = (BrokerSet("east", ("a*",), (1, 2, 3)), BrokerSet("west", ("b*",), (4, 5, 6)))
+    policy = BalancePolicy(constraints=Constraints(broker_sets=sets))
+    request = PlanRequest(Goal.REMOVE_BROKERS, (5,), policy=policy)
+    with pytest.raises(InputError, match="broker set west would have 2 live brokers without"):
+        make_plan(cluster(rows, racks="1 2 3 4 5 6"), request)

@@ -13,6 +13,7 @@ import numpy as np
 
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.constraints import names_of_sets
 from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import name_brokers, pluralize
@@ -249,20 +250,26 @@ def _refuse_stuck_replicas(result: PlanningResult) -> None:
 
 
 def _refuse_too_few_brokers(result: PlanningResult) -> None:
-    cluster, roles = result.cluster, result.roles
-    destination_count, staying_count = int(roles.destinations.sum()), int(roles.staying.sum())
-    to_place = result.before.count_on(roles.leaving)
+    """Refuse where a partition has more replicas than brokers are left: of its set, if any."""
+    cluster = result.cluster
+    to_place = result.before.count_on(result.roles.leaving)
     is_unplaceable = (to_place > result.free_destinations) & cluster.may_drain
-    if not is_unplaceable.any() and staying_count:
+    if not is_unplaceable.any() and result.roles.staying.any():
         return
     replica_count = int(cluster.replica_counts[is_unplaceable].max(initial=1))
+    place, roles, more = name_cluster(result.snapshot), result.roles, "add brokers"
+    if result.has_sets and is_unplaceable.any():
+        part = next(p for p in result.parts if is_unplaceable[p.rows].any())
+        sets = names_of_sets(result.request.policy.constraints.broker_sets)
+        place, roles, more = f"broker set {sets[part.number]}", part.roles, "add brokers to the set"
+    destination_count, staying_count = int(roles.destinations.sum()), int(roles.staying.sum())
     in_scope = ""
     if destination_count != staying_count:
         in_scope = f", {destination_count} of them in scope"
     raise InputError(
-        f"{name_cluster(result.snapshot)} would have {pluralize(staying_count, 'live broker')}"
-        f"{in_scope} without {_leaving_brokers(result)}, too few for partitions with "
-        f"{pluralize(replica_count, 'replica')}; add brokers, or lower the replication factor first"
+        f"{place} would have {pluralize(staying_count, 'live broker')}{in_scope} without "
+        f"{_leaving_brokers(result)}, too few for partitions with "
+        f"{pluralize(replica_count, 'replica')}; {more}, or lower the replication factor first"
     )
 
 
