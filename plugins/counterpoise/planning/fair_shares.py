@@ -300,72 +300,96 @@ def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> Byt
     Shares are as even as the racks and the giants allow, and follow the disk sizes (KIP-827) where
     every broker that shares reports its own.
     """
-    return _band_beside(
-        giants(placement, roles, tolerance_percent), placement, roles, tolerance_percent
-    )
-
-
-def giants(placement: Placement, roles: Roles, tolerance_percent: int) -> Flags:
-    """Return the partitions with replicas that are larger than the band of any broker without one.
-
-    Such a replica fills its broker, and all others can only share what is left. Worked example: 8,
-    3, 1, 1, 4 and 2 GB on three brokers, 10 % tolerated: a share is 6.3 GB, so the replica of 8 GB
-    has a broker of its own, whose band is 7.2 to 8.8, and the other two share 11 GB: 4.95 to 6.05
-    each. Small clusters have none: they are solved, whatever the shares.
-    """
-    sizes, is_giant = (
-        placement.cluster.size_bytes,
-        np.zeros(placement.cluster.partition_count, dtype=np.bool_),
-    )
-    while not placement.is_small():
-        band = _band_beside(is_giant, placement, roles, tolerance_percent)
-        is_free = roles.sharing & (_bottoms(is_giant, placement) == 0)
-        found = (sizes > band.highest[is_free].max(initial=0)) & ~is_giant
-        if not is_free.any() or not found.any():
-            break
-        is_giant |= found
-    return is_giant
-
-
-def _bottoms(is_giant: Flags, placement: Placement) -> Ints:
-    """Return, per broker, the size of the largest giant that it holds; 0 where it has none."""
-    bottoms = np.zeros(placement.cluster.broker_count, dtype=np.int64)
-    for partition in np.flatnonzero(is_giant).tolist():
-        row = placement.replicas[partition]
-        held_by = row[row >= 0]
-        bottoms[held_by] = np.maximum(bottoms[held_by], placement.cluster.size_bytes[partition])
-    return bottoms
-
-
-def _band_beside(
-    is_giant: Flags, placement: Placement, roles: Roles, tolerance_percent: int
-) -> ByteBand:
-    """Return the band around shares in which each giant is on a broker of its own."""
-    cluster, bytes_held = placement.cluster, placement.bytes_held
-    staying = _fixed_load(placement, cluster.size_bytes)
-    fixed = np.where(roles.leaving, staying, bytes_held)  # of brokers that do not share
-    fair = fill_racks(
-        loads=bytes_held,
-        lower=np.where(roles.sharing, _bottoms(is_giant, placement), fixed),
-        upper=np.where(roles.sharing, UNBOUNDED, fixed),
-        racks=cluster.racks,
-        rack_bounds=rack_bounds(placement, roles, cluster.size_bytes),
-        weights=disk_weights(cluster, roles),
-    )
-    return ByteBand.around(fair, tolerance_percent)
+    return _bytes_of(placement, roles, tolerance_percent).band
 
 
 def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
-    """Return each broker's fair share of the traffic, as even as the racks allow, and the band."""
+    """Return each broker's fair share of the traffic, as even as racks and giants allow, and the
+    band.
+    """
+    return _traffic_of(placement, roles, tolerance_percent).band
+
+
+def giants_in_bytes(placement: Placement, roles: Roles, tolerance_percent: int) -> Flags:
+    """Return the partitions that are too large for any share but one of their own."""
+    return _bytes_of(placement, roles, tolerance_percent).is_giant
+
+
+@dataclass(slots=True, eq=False)
+class _Shares:
+    """The band of a load per broker, and the giants that make it another one.
+
+    A giant is a replica that is larger than the band of any broker without one. It fills its
+    broker, and all others can only share what is left. Worked example: 8, 3, 1, 1, 4 and 2 GB on
+    three brokers, 10 % tolerated: a share is 6.3 GB, so the replica of 8 GB has a broker of its
+    own, whose band is 7.2 to 8.8, and the other two share 11 GB: 4.95 to 6.05 each.
+    """
+
+    band: ByteBand
+    is_giant: Flags  # per partition
+
+    @classmethod
+    def of(
+        cls,
+        placement: Placement,
+        roles: Roles,
+        weights: Ints,
+        band_above: Callable[[Ints], ByteBand],
+    ) -> "_Shares":
+        """Return the shares; `band_above` returns the band where no broker has less than that."""
+        is_giant = np.zeros(len(weights), dtype=np.bool_)
+        bottoms = np.zeros(placement.cluster.broker_count, dtype=np.int64)
+        while True:
+            band = band_above(bottoms)
+            is_free = roles.sharing & (bottoms == 0)
+            found = (weights > band.highest[is_free].max(initial=0)) & ~is_giant
+            if not is_free.any() or not found.any():
+                return cls(band, is_giant)
+            is_giant |= found
+            for partition in np.flatnonzero(found).tolist():
+                row = placement.replicas[partition]
+                held_by = row[row >= 0]
+                bottoms[held_by] = np.maximum(bottoms[held_by], weights[partition])
+
+
+def _bytes_of(placement: Placement, roles: Roles, tolerance_percent: int) -> _Shares:
+    cluster, bytes_held = placement.cluster, placement.bytes_held
+    staying = _fixed_load(placement, cluster.size_bytes)
+    fixed = np.where(roles.leaving, staying, bytes_held)  # of brokers that do not share
+    bounds = rack_bounds(placement, roles, cluster.size_bytes)
+    # Small clusters are solved, whatever the shares.
+    sizes = np.zeros_like(cluster.size_bytes) if placement.is_small() else cluster.size_bytes
+
+    def band_above(bottoms: Ints) -> ByteBand:
+        fair = fill_racks(
+            loads=bytes_held,
+            lower=np.where(roles.sharing, bottoms, fixed),
+            upper=np.where(roles.sharing, UNBOUNDED, fixed),
+            racks=cluster.racks,
+            rack_bounds=bounds,
+            weights=disk_weights(cluster, roles),
+        )
+        return ByteBand.around(fair, tolerance_percent)
+
+    return _Shares.of(placement, roles, sizes, band_above)
+
+
+def _traffic_of(placement: Placement, roles: Roles, tolerance_percent: int) -> _Shares:
     cluster, traffic = placement.cluster, placement.traffic
-    fair = fill_racks(
-        loads=traffic,
-        lower=np.where(roles.sharing, _fixed_load(placement, cluster.bytes_in), traffic),
-        upper=np.where(roles.sharing, UNBOUNDED, traffic),
-        racks=cluster.racks,
-        rack_bounds=rack_bounds(placement, roles, cluster.bytes_in),
-    )
-    return ByteBand.around(fair, tolerance_percent)
+    fixed = _fixed_load(placement, cluster.bytes_in)
+    bounds = rack_bounds(placement, roles, cluster.bytes_in)
+
+    def band_above(bottoms: Ints) -> ByteBand:
+        fair = fill_racks(
+            loads=traffic,
+            lower=np.where(roles.sharing, np.maximum(bottoms, fixed), traffic),
+            upper=np.where(roles.sharing, UNBOUNDED, traffic),
+            racks=cluster.racks,
+            rack_bounds=bounds,
+        )
+        return ByteBand.around(fair, tolerance_percent)
+
+    return _Shares.of(placement, roles, cluster.bytes_in, band_above)
 
 
 def bytes_outside_band(placement: Placement, roles: Roles, tolerance_percent: int) -> int:

@@ -46,16 +46,18 @@ from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.fair_shares import TopicShares, byte_band, giants, traffic_band
+from counterpoise.planning.fair_shares import TopicShares, byte_band, giants_in_bytes, traffic_band
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.exchanges import AIM_PERCENT, MAX_PARTNERS
+from counterpoise.planning.placing.exchanges import AIM_PERCENT, MAX_PARTNERS, min_gain_of
 
 MAX_WORK: Final = 1_000_000_000  # replicas looked at
 MAX_SAVING_WORK: Final = 3_000_000  # of those, to copy less, each time that it is tried
-_MIN_GAIN: Final = 10_000  # a gain is this part of a share at least
+_MIN_GAINS: Final = 10_000  # of bytes: so many of them make up a share
 _PARTNERS_AT_ONCE: Final = 4
 _MAX_PARTNERS_FOR_ARRIVALS: Final = 4
 _SAMPLE: Final = 128  # replicas of a broker that are tried first; all of them before it fails
+_MAX_PAIRS: Final = 100_000  # of two brokers that are all looked at, before one of them fails
+_MAX_PAIRS_TO_SAVE: Final = 20_000
 _HARMS: Final = 3  # as `_Choices` counts them
 _NOT_THERE: Final = -2  # unlike NOBODY, so that a gap in a row before is no broker of today's
 
@@ -92,11 +94,7 @@ class Load:
     is_counted: Flags  # brokers that are to be in the band
     may_copy: bool  # also what nothing else asks for
     max_partners: int  # that a broker is tried with
-    min_gain: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        fair = self.band.fair[self.is_counted]
-        self.min_gain = max(1, int(fair.mean()) // _MIN_GAIN) if len(fair) else 1
+    min_gain: int
 
     @property
     def outside(self) -> Ints:
@@ -128,7 +126,8 @@ def _traffic_of(
         band = band.narrowed(AIM_PERCENT)
     is_counted = roles.sharing if may_copy else roles.sharing & (placement.arriving != 0)
     partners = MAX_PARTNERS if may_copy else _MAX_PARTNERS_FOR_ARRIVALS
-    return Load(placement.cluster.bytes_in, traffic, band, is_counted, may_copy, partners)
+    rates, least = placement.cluster.bytes_in, min_gain_of(band)
+    return Load(rates, traffic, band, is_counted, may_copy, partners, least)
 
 
 class _Exchange(NamedTuple):
@@ -161,9 +160,10 @@ class _Choices(NamedTuple):
     partitions: Ints
     copied: Ints  # bytes more; below 0 where a replica comes home
     harm: Ints  # 0: the partition has one new replica then, or none; 1: several; 2: no old one
+    unevens: Ints  # the brokers, of the two, that would leave their share of the topic
 
     def only(self, chosen: Ints | Flags) -> "_Choices":
-        return _Choices(self.partitions[chosen], self.copied[chosen], self.harm[chosen])
+        return _Choices(*(column[chosen] for column in self))
 
     @property
     def least_harm(self) -> int:
@@ -207,7 +207,8 @@ class Search:
         percent = policy.bytes_tolerance_percent
         band = byte_band(placement, roles, percent)
         sizes, held = cluster.size_bytes, placement.bytes_held.copy()
-        loads = [Load(sizes, held, band, roles.sharing, True, cluster.broker_count)]
+        least = max(1, int(band.fair.max(initial=0)) // _MIN_GAINS)
+        loads = [Load(sizes, held, band, roles.sharing, True, cluster.broker_count, least)]
         if cluster.knows_traffic:
             loads.append(_traffic_of(placement, roles, policy, may_copy=may_copy_for_traffic))
         rows, columns = np.nonzero((placement.replicas >= 0) & cluster.may_change[:, None])
@@ -222,7 +223,7 @@ class Search:
             topic_shares=TopicShares.of(placement, roles, placement.counts),
             home=np.where(placement.original >= 0, placement.original, _NOT_THERE),
             held_by=held_by,
-            is_pinned=giants(placement, roles, percent),
+            is_pinned=giants_in_bytes(placement, roles, percent),
             factors=placement.replica_counts,
         )
 
@@ -278,7 +279,7 @@ class Search:
 
     def _fill_pair(self, source: int, destination: int, count: int, harm: int) -> None:
         """Move up to `count` replicas with about the bytes that bring both nearer to their band."""
-        choices = self._choices(self.held_by[source], source, destination, 0)
+        choices = self._choices(self.held_by[source], source, destination)
         partitions = choices.partitions[choices.harm == harm]
         load = self.loads[0]
         excess = int(load.held[source] - load.band.highest[source])
@@ -313,10 +314,10 @@ class Search:
         middles = np.flatnonzero((lack == 0) & self.roles.sharing)
         for source in sources.tolist():
             for middle in middles.tolist():
-                first = self._choices(self.held_by[source], source, middle, 0).least_harm
+                first = self._choices(self.held_by[source], source, middle).least_harm
                 for destination in destinations.tolist() if first != NOBODY else ():
                     held = self.held_by[middle]
-                    second = self._choices(held[held != first], middle, destination, 0).least_harm
+                    second = self._choices(held[held != first], middle, destination).least_harm
                     if second != NOBODY:
                         self._move(first, source, middle)
                         self._move(second, middle, destination)
@@ -368,19 +369,17 @@ class Search:
                     most = max(exchange.gain for exchange in found)
                     near = [exchange for exchange in found if 2 * exchange.gain >= most]
                     return self._take(min(near, key=lambda one: one.cost), order)
-            if max(map(len, self.held_by)) <= _SAMPLE:
-                break
         return []
 
     def _best_of_pair(self, order: int, heavy: int, light: int, sample: int) -> _Exchange | None:
         """Return the best exchange of two brokers for a load; of all replicas without `sample`."""
         load = self.loads[order]
         leaving = self._sampled(heavy, order, 2 * sample if order else sample)
-        going = self._choices(leaving, heavy, light, order)
+        going = self._choices(leaving, heavy, light)
         if not len(going.partitions):
             return None
         coming = self._sampled(light, order, 2 * sample)
-        returning = self._choices(coming, light, heavy, order)
+        returning = self._choices(coming, light, heavy)
         if order:
             by_weight = np.argsort(load.weights[returning.partitions], kind="stable")
             returning = returning.only(by_weight)
@@ -392,7 +391,8 @@ class Search:
             load.weights[returning.partitions],
             {int(need), int(min(need, room)), int(room)},
             (np.arange(len(returning.partitions)), np.flatnonzero(returning.copied <= 0)),
-            may_move=self._may_move_one(heavy, light),
+            may_move=self._may_move_one(heavy, light, 1 if order and load.may_copy else 2),
+            max_pairs=0 if sample else _MAX_PAIRS,
         )
         if not len(picks):
             return None
@@ -400,11 +400,17 @@ class Search:
         gone, back = going.only(rows), returning.or_none.only(picks)
         gains = self._gains(order, heavy, light, gone.partitions, back.partitions, picks != NOBODY)
         copied = gone.copied + back.copied
+        if order:
+            gains = np.where(self._keeps_topics(gone, back, picks != NOBODY), gains, 0)
         if not load.may_copy:
             gains = np.where(copied <= 0, gains, 0)
         outside = load.outside
         enough = min(load.min_gain, max(1, int(outside[heavy]), int(outside[light])))
-        harm = np.where(gains >= enough, np.maximum(gone.harm, back.harm), UNBOUNDED)
+        harm = np.maximum(gone.harm, back.harm)
+        if order:  # a partition with one replica is led where it stands
+            is_alone = self.factors[gone.partitions] == 1
+            harm = np.maximum(harm, is_alone != (self.factors[back.partitions] == 1))
+        harm = np.where(gains >= enough, harm, UNBOUNDED)
         least = int(harm.min())
         if least == UNBOUNDED:
             return None
@@ -445,6 +451,12 @@ class Search:
             gains = np.where(gains >= 0, load.gains(heavy, light, shifts), gains)
         return gains
 
+    def _keeps_topics(self, gone: _Choices, back: _Choices, is_swap: Flags) -> Flags:
+        """Return whether each exchange leaves all topics as even as they are."""
+        topics = self.placement.cluster.topic_numbers
+        is_same = is_swap & (topics[gone.partitions] == topics[back.partitions])
+        return np.asarray(is_same | ((gone.unevens == 0) & (back.unevens == 0)))
+
     def _picks(
         self,
         going: Ints,
@@ -453,13 +465,17 @@ class Search:
         choices: tuple[Ints, ...],
         *,
         may_move: bool,
+        max_pairs: int,
     ) -> Ints:
         """Return, for each of the weights that go, rows of `coming` that leave about a shift.
 
         One after the other for all that go, as many times as there are ways: `coming` is sorted,
-        and so is what each of the `choices` picks of it. NOBODY stands for a move of one.
+        and so is what each of the `choices` picks of it. NOBODY stands for a move of one. Where
+        there are no more than `max_pairs`, all of them are returned.
         """
         picks = []
+        if len(going) * len(coming) <= max_pairs:
+            picks, choices = [np.repeat(np.arange(len(coming)), len(going))], ()
         for choice in choices:
             for shift in sorted(shifts) if len(choice) else ():
                 at = np.searchsorted(coming[choice], going - shift)
@@ -517,10 +533,10 @@ class Search:
         sizes, load = self.placement.cluster.size_bytes, self.loads[0]
         arrivals = self.held_by[broker]
         is_from_home = ~self._was_on(arrivals, broker) & self._was_on(arrivals, home)
-        going = self._choices(arrivals[is_from_home], broker, home, 0)
+        going = self._choices(arrivals[is_from_home], broker, home)
         if not len(going.partitions):
             return None
-        others = self._choices(self.held_by[home], home, broker, 0)
+        others = self._choices(self.held_by[home], home, broker)
         shift = min(
             load.held[broker] - load.band.lowest[broker], load.band.highest[home] - load.held[home]
         )
@@ -529,7 +545,8 @@ class Search:
             sizes[others.partitions],
             {0, max(0, int(shift))},
             (np.arange(len(others.partitions)), np.flatnonzero(others.copied <= 0)),
-            may_move=self._may_move_one(broker, home),
+            may_move=self._may_move_one(broker, home, 2),
+            max_pairs=_MAX_PAIRS_TO_SAVE,
         )
         if not len(picks):
             return None
@@ -549,13 +566,16 @@ class Search:
 
     # -- which may go
 
-    def _may_move_one(self, source: int, destination: int) -> bool:
-        """Return whether counts get more even if one replica goes and none comes back."""
+    def _may_move_one(self, source: int, destination: int, by: int) -> bool:
+        """Return whether one replica may go where none comes back: the source has so many more.
+
+        By 2, counts get more even; by 1 they stay so, for one replica more that is copied.
+        """
         counts, max_counts = self.placement.counts, self.placement.cluster.max_counts
-        is_fuller = counts[source] >= counts[destination] + 2
+        is_fuller = counts[source] >= counts[destination] + by
         return bool(is_fuller and counts[destination] < max_counts[destination])
 
-    def _choices(self, partitions: Ints, source: int, destination: int, order: int) -> _Choices:
+    def _choices(self, partitions: Ints, source: int, destination: int) -> _Choices:
         """Return which replicas of the source may go to the destination, and what each costs.
 
         No partition stands on fewer racks, or higher on one, than before.
@@ -576,16 +596,14 @@ class Search:
             may &= ~arrives & ~roles.leaving[destination]
         if not roles.sources[source]:
             may &= ~leaves
-        if order:
-            harm = self.topic_shares.harm(placement, partitions, source, destination)
-            may &= harm == 0
+        unevens = self.topic_shares.harm(placement, partitions, source, destination)
         new = placement.new_replicas[partitions] + arrives - ~leaves
         is_worse = arrives & leaves
         harm = is_worse * (
             (new > 1).astype(np.int64) + (new > 1) * (new >= self.factors[partitions])
         )
         copies = arrives.astype(np.int64) - ~leaves
-        return _Choices(partitions, sizes * copies, harm).only(may)
+        return _Choices(partitions, sizes * copies, harm, unevens).only(may)
 
     def _was_on(self, partitions: Ints, broker: int) -> Flags:
         return _has(self.home[partitions], broker)
