@@ -451,9 +451,12 @@ def test_a_move_that_somebody_redirected_is_named_and_cancelled_on_demand(
     refused = shell.type(*cancel)
     assert refused.code == 1 and "nobody redirects a move" in refused.err
     redirect(kafka, shell, "turned-0", (1, 2, 4))
-    told = " ".join(process.communicate(timeout=240)[0].split())
-    assert process.returncode == 1
-    assert "somebody else redirected 1 move of this run: turned-0; `counterpoise cancel" in told
+
+    def settles() -> bool:
+        (run,) = json.loads(shell.type("status", "--json").out)
+        return bool(run["state"] == "settling")
+
+    wait_until(settles, "the run to halt, which leaves its throttle to what copies", 120)
     monkeypatch.setattr(sys, "stdin", io.StringIO("no\nyes\n"))
     refused = shell.type(*cancel)
     assert refused.code == 1 and "nothing was cancelled" in refused.err
@@ -465,6 +468,9 @@ def test_a_move_that_somebody_redirected_is_named_and_cancelled_on_demand(
     assert done.code == 0, done.err
     assert placement(kafka)["turned-0"][0] == (1, 2, 3)
     assert not ongoing_reassignments(kafka)
+    told = " ".join(process.communicate(timeout=240)[0].split())
+    assert process.returncode == 1
+    assert "somebody else redirected 1 move of this run: turned-0; `counterpoise cancel" in told
     kafka.tool(*alter, "--delete-config", FOLLOWER_RATE)
     assert throttles(configs(kafka)) == [f"topic turned: {FOLLOWER_REPLICAS}=0:4"]
     delete_topics(kafka, {"turned"})
