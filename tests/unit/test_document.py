@@ -115,7 +115,6 @@ def test_what_an_audit_reads_comes_back_and_what_a_file_lacks_is_named() -> None
         broker_configs={1: {"node.id": ConfigValue("1", ConfigSource.STATIC_BROKER)}},
         reassignments={partition: Reassignment((1, 2), (2,), ())},
         eligible_leaders={partition: (1, 2)},
-        groups=None,
         unavailable={InspectionItem.GROUPS: "denied"},
     )
     content = json.loads(json.dumps(to_content(inspection)))

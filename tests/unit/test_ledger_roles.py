@@ -70,9 +70,13 @@ def test_the_writing_role_can_do_a_whole_run(with_roles: Postgres, tmp_path: Pat
     )
     made.ledger.record_request(rate)
     assert made.go() is RunState.DONE
+    made.run_id = made.ledger.propose(made.plan, "p", requested_by="alice").run_id
+    made.ledger.record_decision(made.approval())
+    made.ledger.record_request(replace(rate, run_id=made.run_id))
     (request,) = made.ledger.requests(made.plan.cluster, made.run_id)
-    made.change_state(RunState.SETTLING)
     with made.ledger.journal(made.run_id).step() as step:
+        step.change_state(RunState.RUNNING)
+        step.change_state(RunState.SETTLING)
         step.change_state(RunState.DONE, done=request)
     with pytest.raises(LedgerError, match=r"refused it: permission denied .*security\.md"):
         made.ledger.prune(made.plan.cluster, before=made.clock())
