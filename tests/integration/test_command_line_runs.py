@@ -397,6 +397,11 @@ def redirect(kafka: LocalKafka, shell: CommandLine, name: str, replicas: Sequenc
     kafka.tool(REASSIGN, *where, "--execute", "--additional", "--reassignment-json-file", str(path))
 
 
+def settles(shell: CommandLine) -> bool:
+    (run,) = json.loads(shell.type("status", "--json").out)
+    return bool(run["state"] == "settling")
+
+
 def watched(kafka: LocalKafka, shell: CommandLine, what: str) -> str:
     """What the watch says needs attention, and nothing after its own line was pasted."""
     found = shell.type("watch", "--all", "--quiet")
@@ -428,13 +433,14 @@ def test_a_reassignment_that_never_ends_is_named_with_the_lines_that_cancel_it(
     before = configs(kafka)
     _, process = moving(kafka, shell, "endless")
     redirect(kafka, shell, "endless-0", (1, 3, 2))
-    assert process.wait(240) == 1
+    wait_until(lambda: settles(shell), "the run to halt, which leaves its throttle", 120)
     audited = shell.type("audit", "--cluster", "demo", "--rule", ENDLESS)
     assert "topic endless: 1 reassignment never ends" in audited.out
     told = watched(kafka, shell, "endless reassignment")
     assert "endless-0: adding 4, removing 4: the same replica is added and removed" in told
     assert not ongoing_reassignments(kafka)
     assert placement(kafka)["endless-0"][0] == (1, 3, 2)
+    assert process.wait(240) == 1
     assert shell.type("watch", "--all").code == 0
     assert configs(kafka) == before
 
@@ -451,12 +457,7 @@ def test_a_move_that_somebody_redirected_is_named_and_cancelled_on_demand(
     refused = shell.type(*cancel)
     assert refused.code == 1 and "nobody redirects a move" in refused.err
     redirect(kafka, shell, "turned-0", (1, 2, 4))
-
-    def settles() -> bool:
-        (run,) = json.loads(shell.type("status", "--json").out)
-        return bool(run["state"] == "settling")
-
-    wait_until(settles, "the run to halt, which leaves its throttle to what copies", 120)
+    wait_until(lambda: settles(shell), "the run to halt, which leaves its throttle", 120)
     monkeypatch.setattr(sys, "stdin", io.StringIO("no\nyes\n"))
     refused = shell.type(*cancel)
     assert refused.code == 1 and "nothing was cancelled" in refused.err
