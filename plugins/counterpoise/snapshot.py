@@ -34,6 +34,7 @@ from counterpoise.model.inspection import (
     TOPIC_KEYS,
     USED_UP_PERCENT,
     ConsumerGroup,
+    HangingTransactions,
     Inspection,
     InspectionItem,
     LogOffsets,
@@ -468,6 +469,7 @@ def inspect(
     *,
     operator: "ClusterAdmin | None" = None,
     operator_failure: str = "",
+    with_transactions: bool = False,
 ) -> Inspection:
     """Return what the cluster of `snapshot` reports now.
 
@@ -490,6 +492,11 @@ def inspect(
     ) -> Configs:
         nothing: Configs = {}
         return read(item, lambda: reader.describe_configs(resources, keys), nothing)
+
+    def read_transactions() -> HangingTransactions:
+        limits = (values.get("transaction.max.timeout.ms") for values in of_brokers.values())
+        longest_ms = max((int(one.value) for one in limits if one and one.value), default=900_000)
+        return reader.list_hanging_transactions(longest_ms)
 
     live_ids = snapshot.live_broker_ids
     brokers = [ConfigResource(ConfigResourceType.BROKER, str(broker_id)) for broker_id in live_ids]
@@ -527,6 +534,9 @@ def inspect(
         },
         default_quotas=read(InspectionItem.QUOTAS, reader.describe_default_quotas, None),
         acls_for_everybody=read(InspectionItem.ACLS, reader.describe_acls_for_everybody, None),
+        transactions=read(InspectionItem.TRANSACTIONS, read_transactions, None)
+        if with_transactions
+        else None,
         refused=read(
             InspectionItem.PERMISSIONS,
             lambda: _refused_operations(operator, operator_failure, snapshot),

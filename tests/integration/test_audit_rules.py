@@ -9,7 +9,7 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +17,12 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient
+from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
+from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from counterpoise.kafka_admin.broker_client import BrokerClient
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
+from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import LEADER_RATE
 from dev import local_kafka
@@ -81,8 +85,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="module")
 def open_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """Two brokers without racks, which allow what no ACL names. Tiered storage is on in the
-    controller alone, which lets topics have it.
+    """Two brokers without racks, which allow what no ACL names, and take records of transactions
+    as before KIP-890. Tiered storage is on in the controller alone, which lets topics have it.
     """
     tiered = {"remote.log.storage.system.enable": "true"}
     nodes = [BrokerSpec(101, None, tiered, is_only_controller=True)]
@@ -91,6 +95,7 @@ def open_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]
         **NOTICED_SOON,
         **security.authorizer(),
         "allow.everyone.if.no.acl.found": "true",
+        "transaction.partition.verification.enable": "false",
     }
     with local_kafka.running(tmp_path_factory.mktemp("open"), nodes, properties) as started:
         topics = [TopicSpec("orders", [(1, 2), (2, 1)]), TopicSpec("scratch", [(1,)])]
@@ -469,3 +474,58 @@ def test_tiered_storage_of_a_topic_that_brokers_have_switched_off(
     assert found["seen"] == "1 topic has tiered storage, which is off in brokers 1, 2: tiered"
     log = open_kafka.home(1).server_log.read_text()
     assert "Error updating topic tiered with new configuration" in log
+
+
+def write_without_a_coordinator(kafka: LocalKafka, topic: str, at_ms: int) -> None:
+    """Write a record of a transaction, of which no coordinator was told, to partition 0."""
+    settings = ConnectionSettings.parse({"bootstrap.servers": kafka.bootstrap_string})
+    topic_type = ProduceRequest.TopicProduceData
+    with closing(BrokerClient(settings, request_timeout_seconds=SECONDS)) as client:
+        asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        one = client.read(asked, "a producer id", 1)
+        while one.error_code:  # the broker has no block of them yet
+            one = client.read(asked, "a producer id", 1)
+        batch = DefaultRecordBatchBuilder(2, 0, True, one.producer_id, one.producer_epoch, 0, 1000)
+        batch.append(0, at_ms, None, b"x", [])
+        partition = topic_type.PartitionProduceData(index=0, records=bytes(batch.build()))
+        request = ProduceRequest(
+            transactional_id="lost",
+            acks=-1,
+            timeout_ms=10_000,
+            topic_data=[topic_type(name=topic, partition_data=[partition])],
+            max_version=11,  # with later ones the leader tells the coordinator
+        )
+        response = client.read(request, "the record", 1)
+        assert response.responses[0].partition_responses[0].error_code == 0
+
+
+def test_a_transaction_that_no_coordinator_will_end(
+    open_kafka: LocalKafka, open_shell: CommandLine, tmp_path: Path
+) -> None:
+    """The other one is as old, and its coordinator will end it."""
+
+    def found_now() -> list[Any]:
+        named = ("audit", "--cluster", "demo", "--rule", "transactions-hanging", "--json")
+        rows: list[Any] = json.loads(open_shell.type(*named).out)["findings"]
+        return rows
+
+    create_topics(
+        open_kafka.bootstrap_string, [TopicSpec(name, [(1,)]) for name in ("sold", "paid")]
+    )
+    settings = {"transactional.id": "shop", "transaction.timeout.ms": 600_000}
+    producer = Producer({"bootstrap.servers": open_kafka.bootstrap_string, **settings})
+    producer.init_transactions(SECONDS)
+    producer.begin_transaction()
+    an_hour_ago = int(time.time() * 1000) - 3_600_000
+    producer.produce("paid", b"x", partition=0, timestamp=an_hour_ago)
+    assert producer.flush(SECONDS) == 0
+    wait_until(lambda: not found_now(), "all coordinators", SECONDS)
+    write_without_a_coordinator(open_kafka, "sold", an_hour_ago)
+    (found,) = found_now()
+    assert (found["subject"], found["severity"]) == ("topic sold", "warning")
+    assert found["seen"] == (
+        "topic sold has 1 hanging transaction, where consumers with read_committed stop"
+    )
+    Operator(open_kafka, tmp_path / "operator").paste(found["fix"])
+    assert found_now() == []
+    producer.abort_transaction(SECONDS)

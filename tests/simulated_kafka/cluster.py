@@ -28,7 +28,13 @@ from counterpoise.kafka_admin.config_requests import NO_RESPONSE, NOT_SENT, in_r
 from counterpoise.model.acl import DESCRIBE_CONFIGS_OF_TOPICS
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
-from counterpoise.model.inspection import AllowedOperation, ConsumerGroup, FeatureLevel, Quorum
+from counterpoise.model.inspection import (
+    AllowedOperation,
+    ConsumerGroup,
+    FeatureLevel,
+    HangingTransactions,
+    Quorum,
+)
 from counterpoise.model.kafka import (
     EVERY_BROKER,
     BrokerDescription,
@@ -237,6 +243,10 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
     @_call
     def describe_default_quotas(self) -> Mapping[str, Mapping[str, float]]:
         return self.default_quotas
+
+    @_call
+    def list_hanging_transactions(self, longest_ms: int) -> HangingTransactions:
+        return self.hanging_transactions
 
     @_call
     def describe_acls_for_everybody(self) -> tuple[AllowedOperation, ...] | None:

@@ -28,6 +28,7 @@ from counterpoise.model.inspection import (
     AllowedOperation,
     ConsumerGroup,
     FeatureLevel,
+    HangingTransactions,
     Quorum,
     QuorumNode,
 )
@@ -94,6 +95,7 @@ class SimulatedWorld:
     quorum: Quorum | None = None  # None: the first three brokers vote
     eligible_leaders: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     groups: list[ConsumerGroup] = field(default_factory=list)
+    hanging_transactions: HangingTransactions = field(default_factory=HangingTransactions)
     acls_for_everybody: tuple[AllowedOperation, ...] | None = ()  # None: no authorizer
     # The first record of whatever time is asked for.
     record_times: dict[TopicPartition, int] = field(default_factory=dict)

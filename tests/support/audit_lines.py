@@ -55,6 +55,7 @@ ONE_BY_ONE: Final = (
     "group-abandoned",
     "group-lost-records",
     "group-near-retention",
+    "transactions-hanging",
 )
 
 # Lines for the configuration of clients, of which ours is one.

@@ -25,7 +25,9 @@ from counterpoise.model.inspection import (
     AllowedOperation,
     ConsumerGroup,
     FeatureLevel,
+    HangingTransactions,
     LogOffsets,
+    OpenTransaction,
 )
 from counterpoise.model.kafka import (
     BrokerDescription,
@@ -41,6 +43,7 @@ from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import (
     HEALTHY,
     NOW,
+    NOW_MS,
     connectivity,
     endpoint,
     facts,
@@ -474,6 +477,14 @@ def group_of_members(offset: int) -> AuditFacts:
 def quota(rate: float) -> AuditFacts:
     quotas = {"users": {"producer_byte_rate": rate}}
     return changed(lambda cluster: cluster.default_quotas.update(quotas))()
+
+
+def transactions(count: int) -> AuditFacts:
+    """So many transactions hang in orders-0, since an hour."""
+    an_hour_ago = NOW_MS - 3_600_000
+    found = tuple(OpenTransaction(MOVED, 10 * at, 4000 + at, an_hour_ago) for at in range(count))
+    hanging = HangingTransactions(found)
+    return changed(lambda cluster: setattr(cluster, "hanging_transactions", hanging))()
 
 
 def retention_bytes(limit: int, retention_ms: int) -> AuditFacts:

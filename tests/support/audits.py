@@ -138,7 +138,7 @@ def facts(cluster: SimulatedCluster | None = None, **changes: Any) -> AuditFacts
         policy=policy,
         thresholds=resolve(audit),
         connectivity=connectivity(snapshot),
-        inspection=inspect(cluster, snapshot, operator=cluster),
+        inspection=inspect(cluster, snapshot, operator=cluster, with_transactions=True),
         past=past(snapshot),
     )
     return replace(usual, **changes)

@@ -36,6 +36,7 @@ _CLASSES: Final = {
     "kafka-metadata-quorum.sh": f"{_TOOLS}.MetadataQuorumCommand",
     "kafka-reassign-partitions.sh": f"{_TOOLS}.reassign.ReassignPartitionsCommand",
     "kafka-topics.sh": f"{_TOOLS}.TopicCommand",
+    "kafka-transactions.sh": f"{_TOOLS}.TransactionsCommand",
 }
 _FILE: Final = "server.properties"
 _REMOVE: Final = re.compile(r"# remove ([a-z.]+)")

@@ -145,6 +145,7 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     "group-lost-records": each(on.group_of_members, 98, 99),
     "group-abandoned": each(on.group, 98, 99),
     "client-quota-tiny": each(on.quota, 16_383.0, 16_384.0),
+    "transactions-hanging": each(on.transactions, 1, 0),
     # leftovers
     "leftover-throttle": dynamic(TOPIC, "orders", "0:1", None),
     "throttle-rate-of-all-brokers": one_step(

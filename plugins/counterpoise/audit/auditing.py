@@ -97,20 +97,22 @@ def _suggestion(name: str, known_names: Iterable[str]) -> str:
 def chosen_rules(wanted: Sequence[str], skipped: Sequence[str]) -> tuple[Rule, ...]:
     """Return the rules whose ids match a pattern of `wanted`, and none of `skipped`.
 
-    Without `wanted` all rules count as wanted. Raises InputError for a pattern without a rule.
+    Without `wanted` all rules count as wanted, but for those that run by their name alone; only
+    their whole id matches these. Raises InputError for a pattern without a rule.
     """
-    ids = [rule.id for rule in RULES]
+
+    def matches(rule: Rule, pattern: str) -> bool:
+        return rule.id == pattern if rule.by_name_alone else fnmatchcase(rule.id, pattern)
+
     for pattern in (*wanted, *skipped):
-        if not any(fnmatchcase(rule_id, pattern) for rule_id in ids):
-            raise InputError(f'there is no rule "{pattern}"{_suggestion(pattern, ids)}')
-
-    def matches(rule: Rule, patterns: Sequence[str]) -> bool:
-        return any(fnmatchcase(rule.id, pattern) for pattern in patterns)
-
+        if not any(matches(rule, pattern) for rule in RULES):
+            suggestion = _suggestion(pattern, [rule.id for rule in RULES])
+            raise InputError(f'there is no rule "{pattern}"{suggestion}')
     return tuple(
         rule
         for rule in RULES
-        if (not wanted or matches(rule, wanted)) and not matches(rule, skipped)
+        if any(matches(rule, pattern) for pattern in wanted or ["*"])
+        and not any(matches(rule, pattern) for pattern in skipped)
     )
 
 

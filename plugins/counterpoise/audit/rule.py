@@ -90,7 +90,7 @@ class Rule:
 
     `severity` is the usual one, `severities` are all that its findings may have, `severity` first.
     A finding of a rule with `improves` stands only where a plan improves that; the others stand as
-    they are, and tell what a plan would bring.
+    they are, and tell what a plan would bring. `by_name_alone`: no pattern starts it.
     """
 
     id: str
@@ -104,6 +104,7 @@ class Rule:
     thresholds: Mapping[str, int] = field(default_factory=dict)
     severities: tuple[Severity, ...] = ()
     improves: Measure | None = None
+    by_name_alone: bool = False
 
     def results(self, facts: AuditFacts) -> list[CheckResult]:
         """Run the check with the thresholds in force; return its results by subject."""
@@ -124,6 +125,7 @@ def rule(
     thresholds: Mapping[str, int] | None = None,
     severities: Iterable[Severity] = (),
     improves: Measure | None = None,
+    by_name_alone: bool = False,
 ) -> Callable[[Check], Rule]:
     """Return a decorator that makes a `Rule` of a check.
 
@@ -142,6 +144,7 @@ def rule(
             needs=_with_inspection(needs),
             thresholds=dict(thresholds or {}),
             improves=improves,
+            by_name_alone=by_name_alone,
             severities=(severity, *sorted(severities, key=lambda one: -one.rank)),
         )
 

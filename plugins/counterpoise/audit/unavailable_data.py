@@ -39,6 +39,7 @@ _MISSING_THINGS: Final[Mapping[str, str]] = {
     InspectionItem.GROUPS: "the cluster has no consumer groups",
     InspectionItem.QUOTAS: "the brokers know no client quotas",
     InspectionItem.ACLS: "the brokers have no authorizer",
+    InspectionItem.TRANSACTIONS: "only live brokers since Kafka 3.0 tell of transactions",
     InspectionItem.PERMISSIONS: "nobody moves partitions here, or there is no topic to try it with",
 }
 # Read from any broker, for all of them.
@@ -94,6 +95,7 @@ def not_applicable(facts: AuditFacts, needs: Collection[str]) -> str:
         InspectionItem.GROUPS: facts.groups or None,
         InspectionItem.QUOTAS: inspection.default_quotas,
         InspectionItem.ACLS: inspection.acls_for_everybody,
+        InspectionItem.TRANSACTIONS: inspection.transactions,
         InspectionItem.PERMISSIONS: inspection.refused,
     }
     for item, response in responses.items():

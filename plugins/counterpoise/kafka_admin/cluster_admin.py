@@ -20,9 +20,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from counterpoise.kafka_admin import altering, configs, groups, permissions, reading
 from counterpoise.kafka_admin.broker_client import BrokerClient
 from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.transactions import list_hanging
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import EndpointCheck
-from counterpoise.model.inspection import AllowedOperation, ConsumerGroup, FeatureLevel, Quorum
+from counterpoise.model.inspection import (
+    AllowedOperation,
+    ConsumerGroup,
+    FeatureLevel,
+    HangingTransactions,
+    Quorum,
+)
 from counterpoise.model.kafka import (
     BrokerVersion,
     CallResults,
@@ -142,6 +149,13 @@ class ClusterReader:
         None where brokers have no authorizer.
         """
         return reading.describe_acls_for_everybody(self._broker_client)
+
+    def list_hanging_transactions(self, longest_ms: int) -> HangingTransactions:
+        """Return the transactions open for `longest_ms` that no coordinator will end (KIP-664).
+
+        Raises ClusterError where not everything that coordinators have can be read.
+        """
+        return list_hanging(self._broker_client, self.describe_topics, longest_ms)
 
     def describe_configs(
         self,

@@ -22,7 +22,7 @@ class Acl:
     """One permission: on the cluster, or on all topics or groups."""
 
     operation: str  # as kafka-acls.sh writes it
-    resource_type: str  # cluster, topic or group
+    resource_type: str  # cluster, topic, group or transactional-id
 
     def __str__(self) -> str:
         on = "the cluster" if self.resource_type == "cluster" else f"{self.resource_type} *"
@@ -36,6 +36,8 @@ class Acl:
     @property
     def in_words(self) -> str:
         """Return the permission, with the one that includes it."""
+        if self.resource_type == "transactional-id":  # nobody can have Alter on one
+            return str(self)
         including = [more for more, less in _INCLUDED.items() if less == self.operation]
         return f"{self} ({including[0]} includes it)" if including else str(self)
 
@@ -56,6 +58,8 @@ DESCRIBE_TOPICS: Final = Acl("Describe", "topic")
 DESCRIBE_CONFIGS_OF_TOPICS: Final = Acl("DescribeConfigs", "topic")
 DESCRIBE_GROUPS: Final = Acl("Describe", "group")
 ALTER_CLUSTER: Final = Acl("Alter", "cluster")
+READ_RECORDS: Final = Acl("Read", "topic")
+DESCRIBE_TRANSACTIONAL_IDS: Final = Acl("Describe", "transactional-id")
 ALTER_CONFIGS_OF_BROKERS: Final = Acl("AlterConfigs", "cluster")
 ALTER_CONFIGS_OF_TOPICS: Final = Acl("AlterConfigs", "topic")
 

@@ -49,6 +49,7 @@ class InspectionItem(StrEnum):
     ACLS = "ACLs for everybody"
     RECORD_AGES = "ages of records that groups have not read"
     QUOTAS = "client quotas"
+    TRANSACTIONS = "hanging transactions"
     PERMISSIONS = "permissions"
 
 
@@ -159,6 +160,24 @@ class AllowedOperation:
     is_prefixed: bool  # of all resources whose names begin so
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class OpenTransaction:
+    """A transaction that is open in a partition's log."""
+
+    partition: TopicPartition
+    start_offset: int
+    producer_id: int
+    last_record_ms: int = field(compare=False)  # when it was written, by its producer's clock
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransactions:
+    """Open transactions that no coordinator will end, and why they are not known of a topic."""
+
+    found: tuple[OpenTransaction, ...] = ()
+    unread_topics: Mapping[str, str] = field(default_factory=dict)  # topic -> reason
+
+
 @dataclass(frozen=True)
 class Inspection:
     """What one inspection read.
@@ -185,5 +204,6 @@ class Inspection:
     default_quotas: Mapping[str, Mapping[str, float]] | None = None
     # Those for User:* and for User:ANONYMOUS, which is whoever comes without a login.
     acls_for_everybody: tuple[AllowedOperation, ...] | None = None
+    transactions: HangingTransactions | None = None  # read for its rule alone
     refused: Mapping[str, str] | None = None  # operation -> reason, of the operator's principal
     unavailable: Mapping[str, str] = field(default_factory=dict)  # InspectionItem -> reason

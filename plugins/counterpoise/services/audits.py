@@ -102,7 +102,8 @@ class AuditChoice:
 
 USUAL: Final = AuditChoice()
 # What a document of another tool does not have.
-_SAVED_ITEMS: Final = tuple(set(InspectionItem) - {InspectionItem.PERMISSIONS})
+_NEVER_SAVED: Final = {InspectionItem.PERMISSIONS, InspectionItem.TRANSACTIONS}
+_SAVED_ITEMS: Final = tuple(set(InspectionItem) - _NEVER_SAVED)
 _NOT_SAVED: Final = "the file does not have it; `counterpoise snapshot --out` writes it"
 
 
@@ -118,7 +119,7 @@ def audit(
     rules = choice.chosen_rules
     waivers = _waivers_of(choice.waivers_file)
     thresholds = _thresholds(installation, cluster)
-    facts = _gather_facts(installation, cluster, scheduled_at, thresholds)
+    facts = _gather_facts(installation, cluster, scheduled_at, thresholds, rules)
     previous = installation.archive.audit_before(cluster, scheduled_at)
     report = _audited(facts, rules, waivers, choice.baseline, previous)
     if choice == USUAL:
@@ -234,7 +235,11 @@ def _thresholds(installation: Installation, cluster: str) -> Thresholds:
 
 
 def _gather_facts(
-    installation: Installation, cluster: str, scheduled_at: datetime, thresholds: Thresholds
+    installation: Installation,
+    cluster: str,
+    scheduled_at: datetime,
+    thresholds: Thresholds,
+    rules: Sequence[Rule],
 ) -> AuditFacts:
     connectivity = _or_else(
         None,
@@ -248,7 +253,11 @@ def _gather_facts(
             reader, operator, operator_failure = _connected(installation, cluster, stack)
             snapshot = read_snapshot(reader, installation, cluster, scheduled_at)
             inspected = inspect(
-                reader, snapshot, operator=operator, operator_failure=operator_failure
+                reader,
+                snapshot,
+                operator=operator,
+                operator_failure=operator_failure,
+                with_transactions=any(InspectionItem.TRANSACTIONS in rule.needs for rule in rules),
             )
     except WrongClusterError:
         raise

@@ -2,7 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
+from counterpoise.audit.auditing import chosen_rules
 from counterpoise.audit.facts import AuditFacts
+from counterpoise.errors import InputError
 from counterpoise.model.inspection import ConsumerGroup, InspectionItem
 from counterpoise.model.severity import Severity
 from tests.support import audit_pairs as on
@@ -57,3 +61,25 @@ def test_without_groups_there_is_nothing_to_judge() -> None:
     cluster = healthy()
     cluster.groups = []
     assert seen(facts(cluster)) == {}
+
+
+def test_topics_that_may_not_be_read_are_not_known_beside_what_hangs() -> None:
+    given = on.transactions(2)
+    hanging = given.inspection.transactions
+    assert hanging is not None
+    unread = replace(hanging, unread_topics={"bills": "no leader", "audit": "no leader"})
+    inspection = replace(given.inspection, transactions=unread)
+    found = findings_of("transactions-hanging", replace(given, inspection=inspection))
+    assert [one.severity for one in found] == [Severity.WARNING, Severity.UNKNOWN]
+    assert found[0].fix[2].endswith(" abort --topic orders --partition 0 --start-offset 10")
+    assert "audit, bills: no leader" in found[1].summary
+
+
+def test_a_rule_by_its_name_alone_is_run_by_no_pattern() -> None:
+    named = "transactions-hanging"
+    for wanted in ((), ("*",), ("group-*",)):
+        assert named not in [rule.id for rule in chosen_rules(wanted, ())]
+    assert [rule.id for rule in chosen_rules((named,), ())] == [named]
+    assert chosen_rules((named,), (named,)) == ()
+    with pytest.raises(InputError, match=f'did you mean "{named}"'):
+        chosen_rules(("transactions-*",), ())

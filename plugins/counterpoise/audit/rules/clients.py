@@ -1,4 +1,5 @@
-"""Clients: groups that lose records before they read them, and quotas that stop everybody.
+"""Clients: groups that lose records before they read them, quotas that stop everybody, and
+transactions that nobody will end.
 
     group shop has not read 12,000 records of topic orders that are soon deleted
 
@@ -19,17 +20,19 @@ from counterpoise.audit.rule import CheckResult, evidence, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.finding import LOOK, Evidence
+from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import (
     LEAST_LAG,
     USED_UP_PERCENT,
     ConsumerGroup,
+    HangingTransactions,
     InspectionItem,
     LogOffsets,
 )
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import rows_of
 from counterpoise.model.words import join_names, pluralize
-from counterpoise.units import format_rate
+from counterpoise.units import format_rate, format_seconds
 
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
 _RETENTION_MS: Final = "retention.ms"
@@ -285,3 +288,48 @@ def client_quota_tiny(facts: AuditFacts, *, least_bytes: int) -> Iterator[CheckR
 
 def _default_of(kind: str) -> tuple[str, ...]:
     return "--entity-type", kind, "--entity-default"
+
+
+# -- transactions
+
+
+@rule(
+    "transactions-hanging",
+    Severity.WARNING,
+    title="Open transactions that no coordinator will end",
+    why="Consumers with read_committed stop before such a transaction without an error, and so "
+    "does compaction, until retention deletes it. It has written nothing for "
+    "transaction.max.timeout.ms, and was open before and after all coordinators were asked. They "
+    "leave out in silence what may not be described: a transactional id that an ACL denies looks "
+    "the same.",
+    how="Make sure that its producer is not at work, then abort it. Only `--rule "
+    "transactions-hanging` runs this rule, no pattern, since it needs Read on topics, and, where a "
+    "transaction is as old, Describe on all transactional ids.",
+    source="https://cwiki.apache.org/confluence/spaces/KAFKA/pages/158873417",
+    needs={InspectionItem.BROKER_CONFIGS, InspectionItem.TRANSACTIONS},
+    by_name_alone=True,
+)
+def transactions_hanging(facts: AuditFacts) -> Iterator[CheckResult]:
+    read = facts.inspection.transactions or HangingTransactions()
+    unread = grouped((reason, topic) for topic, reason in sorted(read.unread_topics.items()))
+    if unread:
+        reasons = (f"{join_names(topics)}: {reason}" for reason, topics in unread.items())
+        yield unknown(f"the producers of topics {'; '.join(reasons)}")
+    now_ms = facts.now.timestamp() * 1000
+    for topic, found in grouped((one.partition.topic, one) for one in read.found).items():
+        abort = ("kafka-transactions", "abort", "--topic", topic)
+        rows = [
+            (one.partition.partition, one.start_offset, one.producer_id, format_seconds(seconds))
+            for one in found
+            for seconds in [(now_ms - one.last_record_ms) / 1000]
+        ]
+        yield CheckResult(
+            subjects.topic(topic),
+            f"topic {topic} has {pluralize(len(found), 'hanging transaction')}, where consumers "
+            "with read_committed stop",
+            evidence(("partition", "start offset", "producer id", "silent for"), rows),
+            fix=(
+                "# takes Alter on the cluster (ClusterAction before Kafka 3.8), Read on the topic:",
+                *(kafka(*abort, "--partition", n, "--start-offset", at) for n, at, *_ in rows),
+            ),
+        )
