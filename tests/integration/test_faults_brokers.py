@@ -13,7 +13,7 @@ from tests.support.faults import BROKER_PROPERTIES, NOTICED_SOON, Ground
 from tests.support.kafka_facts import configs, placement, throttles
 
 PATIENT = "{dead_broker_patience: 5m}"
-IMPATIENT = "{dead_broker_patience: 3s}"
+IMPATIENT = "{dead_broker_patience: 15s}"  # more than the 5 s for which a cancel counts as not made
 
 
 @pytest.fixture(scope="module")
