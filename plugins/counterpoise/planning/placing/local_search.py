@@ -25,8 +25,9 @@ the next:
             send the arrival home that saves most, for another replica, where both bands allow it
 
 Worked example: brokers 1 and 2 hold 9 + 2 + 1 and 1 + 1 + 1 GB, and the band reaches from 6.5 to
-8.5 GB. Broker 1 has 3.5 GB too many, broker 2 as many too few. Shifts of 3.5 to 5.5 GB would be
-best; 9 for 1 is 8 and too much, 2 for 1 is 1 GB: nearer, and the only exchange that gains.
+8.5 GB. Broker 1 has 3.5 GB too many, broker 2 as many too few: 7 GB are outside. To exchange 9 for
+1 shifts 8 GB, and 2 for 1 shifts 1 GB; either leaves 5 GB outside. The first copies 10 GB, the
+second 3, so it is the second.
 
 Work is counted in replicas that are looked at, never in seconds: the same input gives the same
 plan. Where the work of a search is over, `Search.has_ended_early` says so.
@@ -160,7 +161,6 @@ class _Choices(NamedTuple):
     partitions: Ints
     copied: Ints  # bytes more; below 0 where a replica comes home
     harm: Ints  # 0: the partition has one new replica then, or none; 1: several; 2: no old one
-    unevens: Ints  # the brokers, of the two, that would leave their share of the topic
 
     def only(self, chosen: Ints | Flags) -> "_Choices":
         return _Choices(*(column[chosen] for column in self))
@@ -401,7 +401,10 @@ class Search:
         gains = self._gains(order, heavy, light, gone.partitions, back.partitions, picks != NOBODY)
         copied = gone.copied + back.copied
         if order:
-            gains = np.where(self._keeps_topics(gone, back, picks != NOBODY), gains, 0)
+            keeps_topics = self._keeps_topics(
+                going.partitions, returning.partitions, rows, picks, heavy, light
+            )
+            gains = np.where(keeps_topics, gains, 0)
         if not load.may_copy:
             gains = np.where(copied <= 0, gains, 0)
         outside = load.outside
@@ -451,11 +454,20 @@ class Search:
             gains = np.where(gains >= 0, load.gains(heavy, light, shifts), gains)
         return gains
 
-    def _keeps_topics(self, gone: _Choices, back: _Choices, is_swap: Flags) -> Flags:
-        """Return whether each exchange leaves all topics as even as they are."""
-        topics = self.placement.cluster.topic_numbers
-        is_same = is_swap & (topics[gone.partitions] == topics[back.partitions])
-        return np.asarray(is_same | ((gone.unevens == 0) & (back.unevens == 0)))
+    def _keeps_topics(
+        self, going: Ints, coming: Ints, rows: Ints, picks: Ints, heavy: int, light: int
+    ) -> Flags:
+        """Return whether each exchange leaves all topics as even as they are.
+
+        `rows` and `picks` have, for each, the row of `going`, and that of `coming` or NOBODY.
+        """
+        placement, shares = self.placement, self.topic_shares
+        going_keeps = shares.harm(placement, going, heavy, light) == 0
+        coming_keeps = np.append(shares.harm(placement, coming, light, heavy) == 0, True)
+        topics = placement.cluster.topic_numbers
+        coming_topics = np.append(topics[coming], NOBODY)
+        is_same = topics[going][rows] == coming_topics[picks]
+        return np.asarray(is_same | (going_keeps[rows] & coming_keeps[picks]))
 
     def _picks(
         self,
@@ -596,14 +608,13 @@ class Search:
             may &= ~arrives & ~roles.leaving[destination]
         if not roles.sources[source]:
             may &= ~leaves
-        unevens = self.topic_shares.harm(placement, partitions, source, destination)
         new = placement.new_replicas[partitions] + arrives - ~leaves
         is_worse = arrives & leaves
         harm = is_worse * (
             (new > 1).astype(np.int64) + (new > 1) * (new >= self.factors[partitions])
         )
         copies = arrives.astype(np.int64) - ~leaves
-        return _Choices(partitions, sizes * copies, harm, unevens).only(may)
+        return _Choices(partitions, sizes * copies, harm).only(may)
 
     def _was_on(self, partitions: Ints, broker: int) -> Flags:
         return _has(self.home[partitions], broker)
