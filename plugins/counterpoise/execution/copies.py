@@ -51,7 +51,7 @@ def best_progress(
     """Return the farthest that a run has come, this observation included."""
     before, now = base.best, observation.observed_at
     done = {str(move.topic_partition) for move in by_state[MoveState.DONE]}
-    # One that somebody cancelled is submitted again, and its patience begins anew.
+    # One that is not in flight may be submitted again: its patience then begins anew.
     copies = {
         name: Copy(copy.bytes_left, now, now)
         for name, copy in before.copies.items()
