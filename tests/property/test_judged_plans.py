@@ -147,11 +147,11 @@ def leaders_after(trial: Trial) -> dict[Key, int]:
     """
     now = leaders_now(trial)
     if trial.request.goal is Goal.REMOVE_BROKERS:
-        able = set(trial.leading)
+        able, leaving = set(trial.leading), set(trial.request.broker_ids)
         now |= {
             key: trial.after[key][0]
             for key in trial.free
-            if {now[key], trial.after[key][0]} <= able
+            if now[key] in able | leaving and trial.after[key][0] in able
         }
     return now | {(move.topic, move.partition): move.replicas_after[0] for move in trial.plan.moves}
 
