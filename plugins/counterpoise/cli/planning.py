@@ -33,7 +33,7 @@ from counterpoise.model.policy import ClusterPolicy, MovementPolicy
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
 from counterpoise.model.request import (
     COMMAND_LINE_OPTIONS,
-    GOAL_TEXTS,
+    KINDS,
     PLANNED_GOALS,
     Goal,
     RebalanceRequest,
@@ -50,7 +50,7 @@ from counterpoise.units import parse_rate
 from counterpoise.views.plan import PlanView
 
 _NOTHING_TO_MOVE = 1
-_GOALS = "\n".join(("goals:", *(f"  {goal:<20}{GOAL_TEXTS[goal]}" for goal in PLANNED_GOALS)))
+_GOALS = "\n".join(("goals:", *(f"  {goal:<20}{KINDS[goal].text}" for goal in PLANNED_GOALS)))
 
 # The field of a rebalance request, how it is typed, and what it is for.
 _OPTIONS = (

@@ -35,7 +35,7 @@ from counterpoise.errors import (
 from counterpoise.installation import Installation
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
-from counterpoise.model.request import Goal
+from counterpoise.model.request import KINDS
 from counterpoise.model.run import CLOSED_STATES, Run, RunState
 from counterpoise.model.words import pluralize
 from counterpoise.services import execution, requests, runs, verification
@@ -89,7 +89,7 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
         else:
             plans.print_outcome(console, plan, status, report)
         is_done = status.run.state is RunState.DONE
-        if is_done and plan.goal is Goal.REMOVE_BROKERS:
+        if is_done and KINDS[plan.goal].empties:
             _print_removal(installation, plan, progress)
     return 0 if is_done else 1
 
@@ -167,7 +167,7 @@ def _verify(arguments: argparse.Namespace, console: Console) -> int:
     removal = None
     with installation:
         compared = verification.compare(installation, plan)
-        if plan.goal is Goal.REMOVE_BROKERS:
+        if KINDS[plan.goal].empties:
             removal = verification.removal_verdict(installation, plan)
     problems = (*compared.gone, *compared.problems)
     as_planned, planned = compared.as_planned, len(plan.moves)

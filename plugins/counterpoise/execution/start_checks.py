@@ -5,7 +5,6 @@ check_health(plan, observation)                       # raises RefusedError
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 from counterpoise.errors import RefusedError, StalePlanError
 from counterpoise.execution.conditions import in_words, of
@@ -16,13 +15,10 @@ from counterpoise.execution.observation import (
 )
 from counterpoise.execution.troubles import dead_brokers, different_versions
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.request import Goal
+from counterpoise.model.request import KINDS
 from counterpoise.model.run import RunState
 from counterpoise.model.run_progress import Condition
 from counterpoise.model.words import join_names, pluralize
-
-# Their plans are what brings unavailable partitions back.
-_GOALS_FOR_UNAVAILABLE_PARTITIONS: Final = (Goal.REPAIR, Goal.REMOVE_BROKERS)
 
 
 def check_drift(plan: RebalancePlan, state: RunState, observation: Observation) -> None:
@@ -88,7 +84,7 @@ def check_health(plan: RebalancePlan, observation: Observation) -> None:
             f"{in_words(of(Condition.DEAD, dead))}: bring {them} back, or make a new plan"
         )
     unavailable = observation.conditions.unavailable_partitions
-    if unavailable and plan.goal not in _GOALS_FOR_UNAVAILABLE_PARTITIONS:
+    if unavailable and not KINDS[plan.goal].restores:
         affected = pluralize(
             len(unavailable),
             "partition outside the plan takes",

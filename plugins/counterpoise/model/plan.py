@@ -33,7 +33,7 @@ from counterpoise.errors import InputError
 from counterpoise.model.cluster import TopicPartition, is_another_topic, is_topic
 from counterpoise.model.json_values import MAX_ID, Count, Id, Range, ReadAs, json_keys, read_json
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
-from counterpoise.model.request import Budget, Goal, Scope
+from counterpoise.model.request import KINDS, Budget, Goal, Scope
 
 if TYPE_CHECKING:
     from msgspec.json import Decoder
@@ -407,7 +407,7 @@ class RebalancePlan:
         Of a broker that is not registered no plan says what is left there.
         """
         empty = [figure for figure in self.figures if not figure.replicas_after]
-        if self.goal is Goal.REMOVE_BROKERS:
+        if KINDS[self.goal].empties:
             return tuple(one.broker_id for one in empty if one.broker_id in self.broker_ids)
         if self.goal is not Goal.IMPORTED:
             return ()

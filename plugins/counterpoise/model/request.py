@@ -31,19 +31,63 @@ class Goal(StrEnum):
     IMPORTED = "imported"
 
 
-# What a plan for the goal does: in the form, the help of the command line and the page of a plan.
-GOAL_TEXTS: Final[Mapping[Goal, str]] = {
-    Goal.ADD_BROKERS: "the named brokers get their share; the others receive nothing",
-    Goal.REMOVE_BROKERS: "the named brokers are emptied; only what they hold moves",
-    Goal.DEMOTE_BROKERS: "the named brokers lead nothing, and keep their replicas",
-    Goal.LEADERS: "leaders are spread evenly; replicas are reordered, no data moves",
-    Goal.REBALANCE: "racks, leaders, replicas and bytes are evened out over all brokers",
-    Goal.REPLICATION_FACTOR: "each partition gets the wanted number of replicas; none moves",
-    Goal.REPAIR: "replicas on dead brokers are copied to other brokers",
-    Goal.IMPORTED: "the targets of a reassignment JSON are reached",
+@dataclass(frozen=True, slots=True)
+class GoalKind:
+    """What every room knows of a goal; how it is planned is its class in `planning/goals/`."""
+
+    text: str  # what a plan for it does: in the form, the help and the page of a plan
+    brokers: str = ""  # which brokers a request has to name; "" where it need not name any
+    copies: bool = False
+    elects: bool = False
+    empties: bool = False  # the named brokers, which may be stopped when the plan is done
+    restores: bool = False  # its plans may bring partitions back that take no writes
+
+
+KINDS: Final[Mapping[Goal, GoalKind]] = {
+    Goal.ADD_BROKERS: GoalKind(
+        "the named brokers get their share; the others receive nothing",
+        brokers="that were added",
+        copies=True,
+        elects=True,
+    ),
+    Goal.REMOVE_BROKERS: GoalKind(
+        "the named brokers are emptied; only what they hold moves",
+        brokers="that are to be emptied",
+        copies=True,
+        elects=True,
+        empties=True,
+        restores=True,
+    ),
+    Goal.DEMOTE_BROKERS: GoalKind(
+        "the named brokers lead nothing, and keep their replicas",
+        brokers="that are to lead nothing",
+        elects=True,
+    ),
+    Goal.LEADERS: GoalKind(
+        "leaders are spread evenly; replicas are reordered, no data moves", elects=True
+    ),
+    Goal.REBALANCE: GoalKind(
+        "racks, leaders, replicas and bytes are evened out over all brokers",
+        copies=True,
+        elects=True,
+    ),
+    Goal.REPLICATION_FACTOR: GoalKind(
+        "each partition gets the wanted number of replicas; none moves", copies=True
+    ),
+    Goal.REPAIR: GoalKind(
+        "replicas on dead brokers are copied to other brokers", copies=True, restores=True
+    ),
+    Goal.IMPORTED: GoalKind("the targets of a reassignment JSON are reached", copies=True),
 }
-GOALS_WITH_BROKERS: Final = frozenset({Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.DEMOTE_BROKERS})
 PLANNED_GOALS: Final = tuple(goal for goal in Goal if goal is not Goal.IMPORTED)
+
+
+def goals_that(has: Callable[[GoalKind], object]) -> tuple[Goal, ...]:
+    """Return the planned goals of some kind: `goals_that(lambda kind: kind.copies)`."""
+    return tuple(goal for goal in PLANNED_GOALS if has(KINDS[goal]))
+
+
+GOALS_WITH_BROKERS: Final = frozenset(goals_that(lambda kind: kind.brokers))
 
 
 @dataclass(frozen=True, slots=True)

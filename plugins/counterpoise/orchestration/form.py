@@ -25,7 +25,7 @@ from counterpoise.model.request import (
     CLUSTER_FIELD,
     CLUSTER_TITLE,
     FORM_TITLES,
-    GOAL_TEXTS,
+    KINDS,
     MAX_REPLICATION_FACTOR,
     MAX_WHY,
     PLANNED_GOALS,
@@ -53,7 +53,7 @@ def rebalance_form() -> dict[str, Any]:
             "rebalance",
             type="string",
             enum=[str(goal) for goal in PLANNED_GOALS],
-            values_display={str(goal): f"{goal}: {GOAL_TEXTS[goal]}" for goal in PLANNED_GOALS},
+            values_display={str(goal): f"{goal}: {KINDS[goal].text}" for goal in PLANNED_GOALS},
             title=FORM_TITLES["goal"],
         ),
         "broker_ids": Param(  # `7, 8` as text, and [7, 8] by REST

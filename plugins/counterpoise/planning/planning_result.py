@@ -78,7 +78,6 @@ Within = Callable[[Roles, ClusterArrays, Flags], Roles]
 
 class PlanningGoal:
     name: ClassVar[Goal]
-    which_brokers: ClassVar[str] = ""  # that the request has to name; "" where it names none
     # Are partitions in the plan too whose only change is the election of their preferred leader?
     elects: ClassVar[bool] = True
     evens_replicas: ClassVar[bool] = False  # also where it does so only with what it moves anyway

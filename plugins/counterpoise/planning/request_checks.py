@@ -18,7 +18,7 @@ import numpy as np
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.constraints import matching, names_of_sets
-from counterpoise.model.request import GOALS_WITH_BROKERS, Goal, PlanRequest
+from counterpoise.model.request import GOALS_WITH_BROKERS, KINDS, Goal, PlanRequest
 from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import all_topics
 from counterpoise.planning.planning_result import BrokerSetPart, PlanningGoal, PlanningResult
@@ -68,10 +68,10 @@ def _brokers_of_replicas(snapshot: ClusterSnapshot) -> frozenset[int]:
 
 
 def _check_brokers_given(goal: PlanningGoal, request: PlanRequest) -> None:
-    if goal.which_brokers and not request.broker_ids:
+    which_brokers = KINDS[request.goal].brokers
+    if which_brokers and not request.broker_ids:
         raise InputError(
-            f"goal {request.goal} needs the brokers {goal.which_brokers}; name them, like "
-            "--brokers 7,8"
+            f"goal {request.goal} needs the brokers {which_brokers}; name them, like --brokers 7,8"
         )
     if request.goal not in GOALS_WITH_BROKERS | {Goal.REPAIR} and request.broker_ids:
         was = verb(len(request.broker_ids), "was", "were")

@@ -19,7 +19,7 @@ from counterpoise.model.control import Control
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.provider import profile_of
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
-from counterpoise.model.request import Goal
+from counterpoise.model.request import KINDS, Goal
 from counterpoise.model.run import ENDED_BY_PEOPLE, Run, RunState, TouchedKey
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import pluralize
@@ -43,7 +43,7 @@ def verify(installation: Installation, run_id: str, fingerprint: str) -> None:
     _, plan = installation.run_and_plan(run_id, fingerprint)
     compared = compare(installation, plan)
     problems = compared.problems
-    removal = removal_verdict(installation, plan) if plan.goal is Goal.REMOVE_BROKERS else None
+    removal = removal_verdict(installation, plan) if KINDS[plan.goal].empties else None
     if removal and not removal.is_safe:
         problems += removal.lines()
     if problems:

@@ -29,7 +29,7 @@ from counterpoise.model.policy import (
     HistoryPolicy,
     NotifyPolicy,
 )
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, goals_that
 from counterpoise.model.setting import (
     Account,
     NotEmpty,
@@ -46,9 +46,7 @@ Identity = tuple[str, int, int, int, int]  # of a file: what changes with its co
 
 _CLUSTER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
 # Whatever these plan, they copy replicas; fewer replicas are what two people approve.
-_COPYING_GOALS: Final = frozenset(
-    {Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.REPAIR, Goal.REPLICATION_FACTOR}
-)
+_COPYING_GOALS: Final = {*goals_that(lambda kind: kind.copies)} - {Goal.REBALANCE}
 
 
 def _cluster_name(text: str) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.request import Goal
+from counterpoise.model.request import KINDS, Goal
 from counterpoise.model.tables import rows_of
 
 
@@ -87,7 +87,7 @@ class CheckedPlan:
     @cached_property
     def leaving(self) -> frozenset[int]:
         """Return the brokers that the goal empties: the named ones, or those that are dead."""
-        if self.plan.goal is Goal.REMOVE_BROKERS:
+        if KINDS[self.plan.goal].empties:
             return self.named
         if self.plan.goal is Goal.REPAIR:
             registered = self.snapshot.registered_broker_ids

@@ -10,7 +10,7 @@ from typing import Final
 from counterpoise.model.evenness import evenness
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.report import BrokerLoad, RunReport
-from counterpoise.model.request import Goal
+from counterpoise.model.request import KINDS
 from counterpoise.model.run import RunState
 from counterpoise.reporting.html import render
 from counterpoise.views.plan import MEASURES, BrokerChart, LargestMoves, PlanView, goal_in_words
@@ -55,7 +55,7 @@ def run_report(report: RunReport, *, events_shown: int = EVENTS_SHOWN) -> str:
     half = events_shown // 2
     cut = len(report.events) > events_shown
     was, now = _by_broker(report.before), _by_broker(report.after)
-    leaving = report.plan.broker_ids if report.plan.goal is Goal.REMOVE_BROKERS else ()
+    leaving = report.plan.broker_ids if KINDS[report.plan.goal].empties else ()
     return render(
         "run.html",
         report=report,

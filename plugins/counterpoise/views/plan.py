@@ -38,7 +38,7 @@ from counterpoise.model.plan import (
     RebalancePlan,
 )
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.model.request import GOAL_TEXTS, Budget, Goal, Scope
+from counterpoise.model.request import KINDS, Budget, Goal, Scope
 from counterpoise.model.words import join_ids, list_brokers, pluralize
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 from counterpoise.views import view_of
@@ -296,7 +296,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
 
     @property
     def goal_text(self) -> str:
-        return GOAL_TEXTS[self.goal]
+        return KINDS[self.goal].text
 
     @property
     def sentence(self) -> str:

@@ -17,7 +17,7 @@ from counterpoise.model.provider import ProviderProfile, profile_of
 from counterpoise.model.request import (
     CLUSTER_FIELD,
     FORM_TITLES,
-    GOAL_TEXTS,
+    KINDS,
     PLANNED_GOALS,
     REASON_FIELD,
     RebalanceRequest,
@@ -160,7 +160,7 @@ def _form(
         name=name,
         typed=typed,
         titles=FORM_TITLES,
-        goals={str(goal): GOAL_TEXTS[goal] for goal in PLANNED_GOALS},
+        goals={str(goal): KINDS[goal].text for goal in PLANNED_GOALS},
         problem=problem,
         why_not=why_not,
         profile=profile,

@@ -15,23 +15,11 @@ from counterpoise.audit.rule import CheckResult, evidence, rule
 from counterpoise.model import subjects
 from counterpoise.model.acl import CHANGES, ELECT, READS, REASSIGN, SET_LISTS, SET_RATE
 from counterpoise.model.inspection import InspectionItem
-from counterpoise.model.request import PLANNED_GOALS, Goal
+from counterpoise.model.request import PLANNED_GOALS, Goal, goals_that
 from counterpoise.model.severity import Severity
 
-_COPYING: Final = (
-    Goal.ADD_BROKERS,
-    Goal.REMOVE_BROKERS,
-    Goal.REBALANCE,
-    Goal.REPLICATION_FACTOR,
-    Goal.REPAIR,
-)
-_ELECTING: Final = (
-    Goal.LEADERS,
-    Goal.DEMOTE_BROKERS,
-    Goal.REBALANCE,
-    Goal.ADD_BROKERS,
-    Goal.REMOVE_BROKERS,
-)
+_COPYING: Final = goals_that(lambda kind: kind.copies)
+_ELECTING: Final = goals_that(lambda kind: kind.elects)
 
 # The goals that need an operation of `model.acl.CHANGES` (a test compares them).
 GOALS_WITHOUT: Final[Mapping[str, tuple[Goal, ...]]] = {

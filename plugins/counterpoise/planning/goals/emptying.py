@@ -78,7 +78,6 @@ class DrainingGoal(PlanningGoal):
 
 class RemoveBrokers(DrainingGoal):
     name: ClassVar[Goal] = Goal.REMOVE_BROKERS
-    which_brokers: ClassVar[str] = "that are to be emptied"
     evens_replicas: ClassVar[bool] = True
     copy_reason: ClassVar[MoveReason | None] = MoveReason.DRAIN
 

@@ -181,7 +181,6 @@ class Rebalance(EveningGoal):
 
 class AddBrokers(EveningGoal):
     name: ClassVar[Goal] = Goal.ADD_BROKERS
-    which_brokers: ClassVar[str] = "that were added"
 
     def check_brokers(self, dead: Sequence[int], alive: Sequence[int], live: Set[int]) -> None:
         if dead:

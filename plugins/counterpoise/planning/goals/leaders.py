@@ -37,7 +37,6 @@ class Leaders(PlanningGoal):
 
 class DemoteBrokers(Leaders):
     name: ClassVar[Goal] = Goal.DEMOTE_BROKERS
-    which_brokers: ClassVar[str] = "that are to lead nothing"
     copy_reason: ClassVar[MoveReason | None] = MoveReason.DEMOTE
 
     def check_brokers(self, dead: Sequence[int], alive: Sequence[int], live: Set[int]) -> None:
