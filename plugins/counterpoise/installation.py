@@ -27,6 +27,7 @@ from counterpoise.errors import (
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings, split_address
 from counterpoise.model.acl import OPERATOR_ACLS
+from counterpoise.model.cluster_failure import FailureKind
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.control import ActiveRequests, find_active_requests
 from counterpoise.model.plan import RebalancePlan
@@ -231,12 +232,41 @@ class Installation:
 
     @contextmanager
     def _connected(self, name: str, settings: ConnectionSettings) -> "Iterator[ClusterAdmin]":
-        admin = (self.connect_to or connect_by_discovery)(settings)
         try:
-            self.check_identity(name, admin.describe_cluster().cluster_id)
+            admin = (self.connect_to or connect_by_discovery)(settings)
+        except ClusterUnreachableError as error:
+            self._note_failure(name, error.in_one_line)
+            raise
+        try:
+            self.check_identity(name, self._cluster_id(name, admin))
             yield admin
         finally:
             admin.close()
+
+    def _cluster_id(self, name: str, admin: "ClusterAdmin") -> str:
+        """Return what a cluster says that it is. Pages are told whether any broker answered."""
+        try:
+            cluster_id = admin.describe_cluster().cluster_id
+        except ClusterUnreachableError as error:
+            self._note_failure(name, error.in_one_line)
+            raise
+        self._note_failure(name, "")
+        return cluster_id
+
+    def _note_failure(self, name: str, text: str) -> None:
+        """Record that no broker of a cluster answers, or that one does again ("").
+
+        An address that somebody typed says nothing of the cluster that others know by the name.
+        """
+        if isinstance(self.connections, _OneConnection):
+            return
+        try:
+            if text:
+                self.ledger.record_failure(name, FailureKind.NOT_ANSWERING, text)
+            else:
+                self.ledger.end_failure(name, FailureKind.NOT_ANSWERING)
+        except LedgerError as error:
+            _LOGGER.warning("not recorded whether %s answers: %s", name, error)
 
     def check_identity(self, name: str, cluster_id: str) -> None:
         """Raise WrongClusterError where `name` stands for another cluster; pin it otherwise."""

@@ -32,6 +32,14 @@ ROWS: Final[Rows] = {
             "notified_findings": '["offline topic refunds-ü"]',
         }
     ],
+    "failures": [
+        {
+            "cluster": CLUSTER,
+            "kind": "not answering",
+            "since": AT,
+            "text": "no bootstrap address answered",
+        }
+    ],
     "plans": [
         {
             "fingerprint": PLAN,

@@ -93,7 +93,7 @@ def test_the_writing_role_can_do_a_whole_run(with_roles: Postgres, tmp_path: Pat
         "UPDATE runs SET cluster = ''",
         "UPDATE clusters SET cluster_id = ''",
         "UPDATE plans SET plan_uri = ''",
-        *(f"DELETE FROM {table}" for table in sorted(metadata.tables)),
+        *(f"DELETE FROM {table}" for table in sorted({*metadata.tables} - {"failures"})),
         "TRUNCATE events",
         "ALTER TABLE events DISABLE TRIGGER ALL",
         "DROP TABLE events",

@@ -20,7 +20,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from counterpoise.errors import RunConflictError, UnknownNameError, WrongClusterError
-from counterpoise.ledger import overview
+from counterpoise.ledger import failures, overview
 from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.entries import Entries
 from counterpoise.ledger.journal import Journal
@@ -43,6 +43,7 @@ from counterpoise.ledger.step import Step, held_step
 from counterpoise.ledger.submitted import read_open_of_others
 from counterpoise.ledger.transactions import Transactions, insert_if_missing
 from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.cluster_failure import ClusterFailure, FailureKind
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
@@ -123,6 +124,17 @@ class Ledger:
                 .where(clusters.c.name == name)
                 .values(last_snapshot_id=snapshot_id, last_observed_at=observed_at)
             )
+
+    def record_failure(self, cluster: str, kind: FailureKind, text: str) -> None:
+        """Record that something of a cluster does not work, until `end_failure`."""
+        failures.record_failure(self._transactions, cluster, kind, text)
+
+    def end_failure(self, cluster: str, kind: FailureKind) -> None:
+        failures.end_failure(self._transactions, cluster, kind)
+
+    def failures(self) -> dict[str, ClusterFailure]:
+        """Return what is the matter with each cluster of which something does not work."""
+        return failures.failures_of(self._transactions)
 
     def last_snapshot_id(self, name: str) -> str | None:
         query = sa.select(clusters.c.last_snapshot_id).where(clusters.c.name == name)

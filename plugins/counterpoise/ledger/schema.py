@@ -47,6 +47,16 @@ clusters = sa.Table(
     sa.Column("notified_findings", sa.Text),
 )
 
+# What does not work with a cluster now (`failures.py`).
+failures = sa.Table(
+    "failures",
+    metadata,
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("since", UtcDateTime, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+)
+
 plans = sa.Table(
     "plans",
     metadata,

@@ -23,12 +23,14 @@ from counterpoise.errors import (
     ClusterError,
     CounterpoiseError,
     InputError,
+    LedgerError,
     StoreError,
     WrongClusterError,
 )
 from counterpoise.history import HistoryError
 from counterpoise.installation import Installation, settings_in
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.cluster_failure import FailureKind
 from counterpoise.model.inspection import Inspection
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.provider import profile_of
@@ -70,9 +72,21 @@ def make(installation: Installation, cluster: str, scheduled_at: datetime) -> di
     The scheduled time names it, so that a retry writes the same files. Raises BadSnapshotError for
     a snapshot that was quarantined, and what `fresh_snapshot` raises.
     """
-    fresh = fresh_snapshot(installation, cluster, scheduled_at)
-    keep(installation, fresh)
+    try:
+        fresh = fresh_snapshot(installation, cluster, scheduled_at)
+        keep(installation, fresh)
+    except CounterpoiseError as error:
+        _note_failure(installation, cluster, error)
+        raise
     return {"cluster": cluster, "snapshot_id": fresh.snapshot_id}
+
+
+def _note_failure(installation: Installation, cluster: str, error: CounterpoiseError) -> None:
+    """Record for the pages why there is no snapshot; the error itself goes on to the caller."""
+    try:
+        installation.ledger.record_failure(cluster, FailureKind.SNAPSHOT, str(error))
+    except LedgerError as lost:
+        _LOGGER.warning("not recorded that the snapshot of %s failed: %s", cluster, lost)
 
 
 def keep(installation: Installation, snapshot: ClusterSnapshot) -> None:
@@ -85,6 +99,7 @@ def keep(installation: Installation, snapshot: ClusterSnapshot) -> None:
     installation.ledger.record_snapshot(
         snapshot.cluster, snapshot.snapshot_id, installation.clock()
     )
+    installation.ledger.end_failure(snapshot.cluster, FailureKind.SNAPSHOT)
 
 
 def fresh_snapshot(

@@ -18,6 +18,13 @@ def upgrade() -> None:
     sa.Column('notified_findings', sa.Text(), nullable=True),
     sa.PrimaryKeyConstraint('name', name=op.f('pk_clusters'))
     )
+    op.create_table('failures',
+    sa.Column('cluster', sa.Text(), nullable=False),
+    sa.Column('kind', sa.Text(), nullable=False),
+    sa.Column('since', sa.DateTime(), nullable=False),
+    sa.Column('text', sa.Text(), nullable=False),
+    sa.PrimaryKeyConstraint('cluster', 'kind', name=op.f('pk_failures'))
+    )
     op.create_table('plans',
     sa.Column('fingerprint', sa.Text(), nullable=False),
     sa.Column('cluster', sa.Text(), nullable=False),
