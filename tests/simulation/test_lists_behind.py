@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import HaltedError, StalePlanError
-from counterpoise.execution import partition_reads
+from counterpoise.execution import observe
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_REPLICAS
 from counterpoise.model.policy import MovementPolicy
@@ -60,7 +60,7 @@ class Behind:
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is behind here stays so, however often an observation reads it again."""
-    monkeypatch.setattr(partition_reads, "STALE_READ_SECONDS", 0)
+    monkeypatch.setattr(observe, "STALE_READ_SECONDS", 0)
 
 
 def just_submitted(folder: Path, *, topics: bool = True) -> tuple[SimulatedRun, Any]:

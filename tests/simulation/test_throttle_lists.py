@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise.execution import Driver
-from counterpoise.execution.throttling import list_room
+from counterpoise.execution import Driver, batching
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
@@ -195,7 +194,7 @@ def test_a_topic_whose_lists_can_name_a_part_of_its_moves_goes_in_more_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`0:1,0:2,0:3,` of 8 moves are 96 characters; 60 of them, and 8 of others, are let in here."""
-    for module in (list_room, configs):
+    for module in (batching, configs):
         monkeypatch.setattr(module, "MAX_VALUE_CHARACTERS", 60)
     sizes = {p: 1_000_000 * (1 + 5 * (p % 2)) for p in range(8)}  # half of a batch ends earlier
     picture = "\n".join(f"orders-{p}: 1 2 3 size={size}" for p, size in sizes.items())

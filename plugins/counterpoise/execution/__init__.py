@@ -1,13 +1,12 @@
 """Carries out an approved plan: observe, decide, record the intent, change one thing, and again.
 
-`decide` and what it uses (`progress_update`, `halting`, `batching`, `throttling`) are pure;
-`observe` reads, `command_executor` changes one thing, `driver` holds them together. Restarting is
-the same as going on.
+`decide` and what it uses (`progress_update`, `batching`, `throttling`) are pure; `observe` reads,
+`command_executor` changes one thing, `driver` holds them together. Restarting is the same as going
+on.
 """
 
-from counterpoise.execution.driver import Driver
+from counterpoise.execution.driver import Driver, ExecutionOptions
 from counterpoise.execution.leftovers import moves_in_flight
-from counterpoise.execution.options import ExecutionOptions
 from counterpoise.execution.throttling.pending_restores import restore_pending
 from counterpoise.execution.throttling.restore import keys_to_restore
 

@@ -13,17 +13,31 @@
 Example: moves A and B copy from broker 1 to 4, C from 2 to 5, of 9, 5 and 7 MB. Interleaved they
 are A, C, B: the first of both links before the second of one. With a cap of one move per broker
 the batch is (A, C), and B waits.
+
+Kafka limits the characters of a config, and so how many moves of one topic its lists of throttled
+replicas can name. Of `1999:101` and a comma, 9 characters, a list holds 3,640; the leader list
+names three for each move of three replicas: some 1,213 moves of such a topic are in flight at once.
+Entries of others stay, and count. Ours that nothing needs any more do not: they are taken back
+before others are added.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from typing import Final
 
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import Observation
-from counterpoise.execution.throttling.list_room import ListRoom
+from counterpoise.execution.throttling.targets import (
+    EVERY_REPLICA,
+    dynamic_value,
+    list_entries,
+    throttled_replicas,
+    topic_resource,
+)
+from counterpoise.model.kafka import LIST_KEYS, MAX_VALUE_CHARACTERS, ResourceKey
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.plan import Move
 
@@ -119,3 +133,68 @@ def _interleaved(moves: Sequence[Move], observation: Observation) -> list[Move]:
         rounds[moves_of_link[link]].append(move)
         moves_of_link[link] += 1
     return list(chain.from_iterable(rounds))
+
+
+@dataclass(slots=True)
+class _List:
+    """What a list has to name."""
+
+    entries: set[str]
+    characters: int  # of all entries, each with a comma
+    names_everything: bool  # `*`: nothing is added to it
+    has_ours: bool = False
+
+    def has_room(self, entries: Sequence[str]) -> bool:
+        added = sum(len(entry) + 1 for entry in entries if entry not in self.entries)
+        if not added or not self.has_ours or self.names_everything:
+            return True
+        return self.characters + added - 1 <= MAX_VALUE_CHARACTERS
+
+    def add(self, entries: Sequence[str]) -> None:
+        self.characters += sum(len(entry) + 1 for entry in entries if entry not in self.entries)
+        self.entries.update(entries)
+        self.has_ours = True
+
+
+class ListRoom:
+    """What the lists of all topics have to name, against the longest value of a config.
+
+    One move of a topic always fits: where the entries of others leave no room for it, the cluster
+    refuses it, and says why.
+    """
+
+    def __init__(self, observation: Observation, listed_moves: Iterable[Move]) -> None:
+        self._configs = observation.configs
+        self._written = {
+            touched.resource_key: set(list_entries(touched.written_value))
+            for touched in observation.touched_keys
+            if touched.key in LIST_KEYS and touched.restored_at is None
+        }
+        self._lists: dict[tuple[str, str], _List] = {}
+        for move in listed_moves:
+            self.add(move)
+
+    def has_room(self, move: Move) -> bool:
+        return all(of_topic.has_room(entries) for of_topic, entries in self._lists_of(move))
+
+    def add(self, move: Move) -> None:
+        for of_topic, entries in self._lists_of(move):
+            of_topic.add(entries)
+
+    def _lists_of(self, move: Move) -> list[tuple[_List, list[str]]]:
+        """Return the lists that name a move, each with its entries."""
+        found = []
+        for list_key, _, broker_ids in throttled_replicas(move):
+            name = (move.topic, list_key)
+            if name not in self._lists:
+                self._lists[name] = self._of_others((topic_resource(move.topic), list_key))
+            entries = [f"{move.partition}:{broker_id}" for broker_id in broker_ids]
+            found.append((self._lists[name], entries))
+        return found
+
+    def _of_others(self, resource_key: ResourceKey) -> _List:
+        written = self._written.get(resource_key, set())
+        present = list_entries(dynamic_value(self._configs, *resource_key))
+        others = [entry for entry in present if entry not in written]
+        characters = sum(len(entry) + 1 for entry in others)
+        return _List(set(others), characters, EVERY_REPLICA in others)

@@ -2,6 +2,9 @@
 
     command = next_command(inputs)       # for a run that may move
     command = settle_command(inputs)     # for a run that starts nothing new
+    command = sweep_command(inputs)      # for one that has ended
+    check_drift(plan, state, observation)    # before a run starts: raises StalePlanError
+    check_health(plan, observation)          # raises RefusedError
 
 The first of these that there is something to do for is the next command:
 
@@ -15,13 +18,15 @@ What is sent is always the difference between the plan and the cluster, so that 
 harmless.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
+from counterpoise.errors import RefusedError, StalePlanError
 from counterpoise.execution.back_off import HALT_AFTER, LOWEST_RATE, lost_partitions
 from counterpoise.execution.batching import brokers_to_wait_for, next_batch
-from counterpoise.execution.cancelling import brokers_filled_by, cancel_late, cancel_moves
 from counterpoise.execution.commands import (
     Cancel,
     Command,
@@ -37,12 +42,13 @@ from counterpoise.execution.commands import (
 from counterpoise.execution.conditions import (
     CHANGES,
     UNTHROTTLED_PATIENCE,
+    in_words,
     of,
     replica,
     when_over,
 )
 from counterpoise.execution.decision_inputs import DecisionInputs
-from counterpoise.execution.observation import MoveState
+from counterpoise.execution.observation import MoveState, Observation, moves_by_state
 from counterpoise.execution.stalls import slow_copies_now
 from counterpoise.execution.throttling.next_change import (
     keys_removed_by_others,
@@ -51,15 +57,19 @@ from counterpoise.execution.throttling.next_change import (
 )
 from counterpoise.execution.throttling.restore import restore_all_keys
 from counterpoise.execution.troubles import (
+    dead_brokers,
     different_versions,
     leaderless_moves,
     unavailable_since_start,
 )
 from counterpoise.model.calendar import opens_at
-from counterpoise.model.plan import Move
+from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.policy import InFlight
 from counterpoise.model.reassignment import is_one_reassignment
+from counterpoise.model.request import KINDS
+from counterpoise.model.run import RunState
 from counterpoise.model.run_progress import Activity, Condition
-from counterpoise.model.words import join_names, pluralize
+from counterpoise.model.words import join_names, name_brokers, pluralize
 from counterpoise.units import format_rate
 
 MAX_ELECTION_ATTEMPTS: Final = 10
@@ -433,3 +443,202 @@ def _next_election(inputs: DecisionInputs) -> Command:
 
 def _names(moves: Iterable[Move]) -> list[str]:
     return [str(move.topic_partition) for move in moves]
+
+
+# -- which reassignments to cancel: what is stuck, what has to end, what came late
+
+_NEVER_ENDS: Final = (
+    "the same replica is added and removed, which Kafka never ends, or the call came late"
+)
+
+
+def cancel_late(inputs: DecisionInputs) -> Cancel | None:
+    """Return the cancel of what an ended run has in flight by a call that nobody answered; what
+    else is in flight, or in sync only by its new replicas, ends under its throttle.
+    """
+    in_flight = [*inputs.by_state[MoveState.STUCK], *inputs.moving]
+    late = [
+        move
+        for move in in_flight
+        if (row := inputs.observation.row_in_flight(move))
+        and row.unanswered_at is not None
+        and not _lowers_isr(move, inputs.observation)
+    ]
+    return _cancel(inputs, dict.fromkeys(late, "the call came after the end of its run"))
+
+
+def _lowers_isr(move: Move, observation: Observation) -> bool:
+    """Return whether a cancel would leave fewer replicas in sync than the move is to have."""
+    _, description, moving = observation.partitions[move.topic_partition]
+    kept = set(description.isr).difference(moving.adding if moving else ())
+    return len(kept) < min(len(move.replicas_after), len(description.isr))
+
+
+def cancel_moves(inputs: DecisionInputs) -> Cancel | None:
+    """Return the cancel of what may not go on in a run that settles; None where there is none."""
+    return _cancel(inputs, _moves_to_cancel(inputs))
+
+
+def _moves_to_cancel(inputs: DecisionInputs) -> dict[Move, str]:
+    """Return the moves in flight that cannot finish, or must not, each with why.
+
+    The policy, a person, or the reason of the halt may want that all of them are cancelled.
+    """
+    moving = inputs.moving
+    why_all = _why_all(inputs)
+    reasons = {move: why_all or _why_not(move, inputs) for move in moving}
+    reasons = dict.fromkeys(inputs.by_state[MoveState.STUCK], _NEVER_ENDS) | reasons
+    return {move: why for move, why in reasons.items() if why}
+
+
+def _why_all(inputs: DecisionInputs) -> str:
+    """Return why nothing may finish; "" where what can may."""
+    if inputs.observation.active_requests.cancelled is not None:
+        return "a person cancelled the run"
+    if inputs.run_progress.is_cancelling:
+        return "the run halted for a reason that lets no copy finish"
+    if inputs.limits.on_halt is InFlight.CANCEL:
+        return "the policy has on_halt: cancel"
+    for condition in (Condition.COPYING, Condition.NO_PROGRESS):
+        if inputs.is_over(of(condition)):
+            return "nothing has come nearer to its end for longer than the policy's patience"
+    return ""
+
+
+def _why_not(move: Move, inputs: DecisionInputs) -> str:
+    """Return why a move in flight cannot finish: it was waited for in vain, or it would fill a full
+    log dir; "" where it can.
+
+    Kafka ends a reassignment when every target replica is in the ISR, and copies from the leader
+    alone. A broker that is down may come back: what it has is lost only after the patience.
+    """
+    observation = inputs.observation
+    if full := brokers_filled_by(move, observation):
+        return f"a log dir of {name_brokers(full)} is past its limit"
+    copying, rate = observation.copying_brokers(move), inputs.run_progress.rate_bytes_per_second
+    dead = set(move.replicas_after) - observation.live_broker_ids
+    leaderless = [move.topic_partition] if observation.leader_of(move) is None else []
+    for trouble in (
+        of(Condition.DEAD, sorted(dead)),
+        of(Condition.UNMEASURED, copying),
+        of(Condition.LEADERLESS, leaderless),
+        of(Condition.SLOWED, [move.topic_partition], detail=format_rate(rate)),
+        of(Condition.STALLED, [move.topic_partition]),
+    ):
+        if names := inputs.subjects_over(trouble):
+            return in_words(replace(trouble, subjects=names, count=len(names)))
+    return ""
+
+
+def brokers_filled_by(move: Move, observation: Observation) -> tuple[int, ...]:
+    """Return the brokers with a full log dir into which the move copies, as far as is known.
+
+    A replica that is in sync has nothing left to copy, and one that is known to lie in another log
+    dir of its broker fills that one. Where a new replica will come is not known before it is there.
+    """
+    partition, name = observation.partitions[move.topic_partition], str(move.topic_partition)
+    return tuple(
+        broker_id
+        for broker_id in observation.adding_replicas(move)
+        if broker_id in observation.conditions.full_log_dirs
+        and broker_id not in partition.description.isr
+        and name not in observation.log_dirs[broker_id].beside_full
+    )
+
+
+def _cancel(inputs: DecisionInputs, reasons: Mapping[Move, str]) -> Cancel | None:
+    """Return the cancel of as many moves as a call takes, those first that were tried longest ago:
+    what Kafka refuses keeps no others from it.
+    """
+    if not reasons:
+        return None
+    by_age = sorted(reasons, key=lambda move: _tried_at(inputs, move))
+    moves = by_age[: inputs.max_partitions_per_call]
+    counts = Counter(reasons[move] for move in moves)
+    is_one = len(counts) == 1
+    texts = (why if is_one else f"{why} ({count:,})" for why, count in counts.most_common())
+    return Cancel(tuple(moves), "; ".join(texts))
+
+
+def _tried_at(inputs: DecisionInputs, move: Move) -> datetime:
+    """Return when a move of this run was submitted, or its cancel, whichever was last."""
+    return max(row.sent_at for row in inputs.observation.submitted[move.topic_partition])
+
+
+# -- what has to be true before a run starts, or goes on after a halt
+
+
+def check_drift(plan: RebalancePlan, state: RunState, observation: Observation) -> None:
+    """Raise StalePlanError where somebody else moves partitions, or has moved some of the plan."""
+    if foreign := observation.conditions.foreign_reassignments:
+        raise StalePlanError(
+            "somebody else is reassigning partitions of this cluster "
+            f"({join_names(foreign)}); wait for their end"
+        )
+    if state is RunState.APPROVED:
+        drifted = _drifted_before_start(plan.moves, observation)
+    else:
+        drifted = _drifted_since_start(plan, observation)
+    # A list may be behind: a run that is under way waits for that, one that begins does not.
+    drifted += tuple(m for m in plan.moves if m.topic_partition in observation.unlisted)
+    if drifted:
+        names = join_names([move.topic_partition for move in drifted])
+        raise StalePlanError(
+            f"{pluralize(len(drifted), 'partition')} changed since the plan was made "
+            f"({names}); make a new plan"
+        )
+
+
+def _drifted_before_start(moves: Iterable[Move], observation: Observation) -> tuple[Move, ...]:
+    """Return the moves whose partition is not exactly as the plan found it.
+
+    Before the first start of a run, any of these is drift.
+    """
+
+    def is_unchanged(move: Move) -> bool:
+        partition = observation.partitions.get(move.topic_partition)
+        return (
+            partition is not None
+            and partition.reassignment is None
+            and partition.description.replicas == move.replicas_before
+            and not move.is_of_another_topic(partition.topic_id)
+        )
+
+    return tuple(move for move in moves if not is_unchanged(move))
+
+
+def _drifted_since_start(plan: RebalancePlan, observation: Observation) -> tuple[Move, ...]:
+    """Return the moves that somebody else changed meanwhile; a topic that is gone is skipped, as it
+    is by a run under way.
+    """
+    drifted_states = (MoveState.DRIFTED, MoveState.FOREIGN)
+    return tuple(move for move in plan.moves if observation.state_of(move) in drifted_states)
+
+
+def check_health(plan: RebalancePlan, observation: Observation) -> None:
+    """Raise RefusedError where the cluster is in no state to move anything."""
+    if freeze := observation.active_requests.frozen:
+        raise RefusedError(
+            f"cluster {plan.cluster} is {freeze.frozen_in_words}; nothing may start "
+            "before `counterpoise unfreeze` or the end of the freeze"
+        )
+    if upgrade := different_versions(observation):
+        raise RefusedError(in_words(upgrade))
+    by_state = moves_by_state(plan.moves, observation)
+    if dead := sorted(dead_brokers(by_state, observation)):
+        them = "it" if len(dead) == 1 else "them"
+        raise RefusedError(
+            f"{in_words(of(Condition.DEAD, dead))}: bring {them} back, or make a new plan"
+        )
+    unavailable = observation.conditions.unavailable_partitions
+    if unavailable and not KINDS[plan.goal].restores:
+        affected = pluralize(
+            len(unavailable),
+            "partition outside the plan takes",
+            "partitions outside the plan take",
+        )
+        them = "it" if len(unavailable) == 1 else "them"
+        raise RefusedError(
+            f"{affected} no writes ({join_names(unavailable)}): repair {them} first, for "
+            "example with a plan of the goal repair"
+        )

@@ -11,8 +11,8 @@ do not have: kill it anywhere, make a new one, and it goes on.
 
 import itertools
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -42,20 +42,18 @@ from counterpoise.execution.conditions import (
 )
 from counterpoise.execution.decide import (
     activity_of,
+    check_drift,
+    check_health,
     next_command,
     settle_command,
     sweep_command,
 )
 from counterpoise.execution.decision_inputs import DecisionInputs, without_changes
 from counterpoise.execution.ending import end_state
-from counterpoise.execution.events import back_off_text, throttle_gap_event, unreadable_text
 from counterpoise.execution.observation import Observation, moves_by_state
-from counterpoise.execution.observe import ObservationScope, observe
-from counterpoise.execution.options import ExecutionOptions
-from counterpoise.execution.partition_reads import STALE_READ_SECONDS
+from counterpoise.execution.observe import STALE_READ_SECONDS, ObservationScope, observe
 from counterpoise.execution.progress_update import ends_soon, update_progress
 from counterpoise.execution.stalls import limit_in_words, limit_of_others, new_stalls_text
-from counterpoise.execution.start_checks import check_drift, check_health
 from counterpoise.execution.throttling.next_change import keys_removed_by_others
 from counterpoise.execution.throttling.pending_restores import end_keys
 from counterpoise.execution.throttling.read_back import (
@@ -65,9 +63,13 @@ from counterpoise.execution.throttling.read_back import (
 )
 from counterpoise.execution.throttling.targets import throttles_of_plan
 from counterpoise.model.control import Control, ControlRequest
-from counterpoise.model.plan import collecting_no_garbage
-from counterpoise.model.run import LOOKED_AFTER_STATES, UNDER_WAY_STATES, Run, RunState
+from counterpoise.model.plan import RebalancePlan, collecting_no_garbage
+from counterpoise.model.policy import BalancePolicy, MovementPolicy
+from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
+from counterpoise.model.run import LOOKED_AFTER_STATES, UNDER_WAY_STATES, Execution, Run, RunState
 from counterpoise.model.run_progress import Activity, Condition, Conditions, RunProgress
+from counterpoise.model.words import join_names, pluralize, verb
+from counterpoise.units import format_rate
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
@@ -77,6 +79,22 @@ if TYPE_CHECKING:
 _STALE_READ_PAUSES = tuple(STALE_READ_SECONDS * factor for factor in (1, 2, 4))
 
 _LONGEST_PAUSE_SECONDS = 30.0  # between two observations of a run that settles
+
+
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """The plan to carry out, and how approval and policy allow it."""
+
+    run_id: str
+    plan: RebalancePlan
+    rate_bytes_per_second: int
+    limits: MovementPolicy
+    disk_limit_percent: int = BalancePolicy().disk_limit_percent
+    max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL  # that the provider allows
+    max_rate_bytes_per_second: int | None = None  # that a request may set
+    sets_throttles: bool = True  # otherwise it only takes them back
+    # Read before the approval was; None: the newest one when the driver is made.
+    execution: Execution | None = None
 
 
 class Driver:
@@ -461,3 +479,44 @@ def _seconds_until_sent_again(inputs: DecisionInputs, command: Command) -> float
     since = inputs.run_progress.since(activity.condition) if activity else None
     refused_seconds = (now - (since or now)).total_seconds()
     return min(max(OBSERVE_AGAIN_SECONDS, refused_seconds), _LONGEST_PAUSE_SECONDS)
+
+
+def throttle_gap_event(keys: Sequence[str], *, settles: bool) -> tuple[str, str]:
+    """Return what is said, before they are set again, of keys that somebody else has removed.
+
+    A run that settles has halted already: it sets them for as long as anything is in flight.
+    """
+    removed = len(keys)
+    text = (
+        f"somebody else changed {pluralize(removed, 'throttle key')} of this run "
+        f"({join_names(keys)}); "
+    )
+    if settles:
+        are = verb(removed, "it is", "they are")
+        text += f"{are} set again whenever {are} missing while copies go on: find out who does it"
+    else:
+        text += (
+            f"{verb(removed, 'it is', 'they are')} set again once: find out who does it, or the "
+            "run halts the next time"
+        )
+    return "throttle gap", text
+
+
+def back_off_text(previous: RunProgress, run_progress: RunProgress) -> str:
+    """Return whether copies got slower or faster, and why."""
+    rate = f"at most {format_rate(run_progress.rate_bytes_per_second)} per broker"
+    if run_progress.back_off_level > previous.back_off_level:
+        return f"slower, {rate}: partitions outside the plan lost in-sync replicas"
+    return f"faster, {rate}: partitions outside the plan have their replicas in sync again"
+
+
+def unreadable_text(observation: Observation) -> str:
+    """Return what of the cluster outside the plan may not be read; "" when nothing is missed."""
+    topics = observation.conditions.unreadable_topics
+    if not topics:
+        return ""
+    return (
+        f"min.insync.replicas of {join_names(topics)}, outside the plan: whether under-replicated "
+        "partitions there take writes is not known, and this run does not halt for them; "
+        "`counterpoise preflight PLAN` names the permission that is missing"
+    )

@@ -15,12 +15,18 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
-from counterpoise.execution.observed_cluster import ClusterConditions, ObservedPartition
 from counterpoise.execution.throttling.targets import keys_in_use
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests
-from counterpoise.model.kafka import ConfigResource, ConfigValue, Reassignment, ResourceKey
+from counterpoise.model.kafka import (
+    ConfigResource,
+    ConfigValue,
+    PartitionDescription,
+    Reassignment,
+    ResourceKey,
+)
 from counterpoise.model.plan import Move
 from counterpoise.model.reassignment import (
     changes_replica_set,
@@ -29,7 +35,7 @@ from counterpoise.model.reassignment import (
     reassignment_targets,
 )
 from counterpoise.model.run import Submitted, TouchedKey
-from counterpoise.model.run_progress import LogDirReading
+from counterpoise.model.run_progress import LogDirReading, VersionReading
 
 
 class MoveState(StrEnum):
@@ -49,6 +55,31 @@ class MoveState(StrEnum):
 
 
 MovesByState = Mapping[MoveState, Sequence[Move]]
+
+
+class ObservedPartition(NamedTuple):
+    """A partition of the plan; a tuple, since an observation makes one of each."""
+
+    topic_id: str
+    description: PartitionDescription
+    reassignment: Reassignment | None = None
+
+
+@dataclass(frozen=True)
+class ClusterConditions:
+    """The cluster outside the plan: what a run must not make worse, and why it may have to wait."""
+
+    foreign_reassignments: tuple[TopicPartition, ...] = ()
+    # Those that an earlier run of ours has submitted.
+    of_earlier_runs: frozenset[TopicPartition] = frozenset()
+    unavailable_partitions: tuple[str, ...] = ()  # offline, or under min.insync.replicas
+    # Topics with under-replicated partitions whose min.insync.replicas may not be read.
+    unreadable_topics: tuple[str, ...] = ()
+    # Partitions with replicas outside the ISR, on live brokers or not.
+    under_replicated: Mapping[str, PartitionDescription] = field(default_factory=dict, repr=False)
+    # Brokers with a log dir that is past its limit: which ones, in words.
+    full_log_dirs: Mapping[int, str] = field(default_factory=dict)
+    versions: Mapping[int, VersionReading] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)

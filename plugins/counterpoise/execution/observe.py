@@ -5,40 +5,54 @@
 Only reads. `previous` is what the observation before has kept, None for the first one. What moves
 and what is set are read side by side, since a run over many brokers waits for little else than
 calls.
+
+The lists of reassignments come from the controller, topics from a broker whose metadata may be
+older; for a moment after the controller has changed, a list may be older as well. What contradicts
+itself is read again.
+
+A broker answers over a connection of its own: to ask 200 brokers are 200 connections, and logins.
+Log dirs and versions are asked in rotation, 20 brokers at an observation. Those without a reading
+are asked at once: all when a run is opened, and one that was not live, or did not respond, at the
+observation before. No reading of log dirs gets older than a minute where observations are 15 s
+apart.
+
+Example: of 50 brokers that copy, read at 12:00:00, an observation at 12:00:10 asks brokers 1 to 20,
+one at 12:00:20 brokers 21 to 40, and one at 12:00:30 brokers 41 to 50 and, again, 1 to 10.
 """
 
+import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.execution.conditions import MAX_SUBJECTS, UNLISTED_PATIENCE
-from counterpoise.execution.observation import Observation
-from counterpoise.execution.observed_cluster import ClusterConditions
-from counterpoise.execution.partition_reads import (
-    Partitions,
-    copies_of,
-    copying_brokers,
-    read_partitions,
-)
-from counterpoise.execution.readings import read_log_dirs, read_versions
+from counterpoise.execution.observation import ClusterConditions, Observation, ObservedPartition
 from counterpoise.execution.throttling.targets import Configs
-from counterpoise.kafka_admin.combined_reads import read_throttle_keys
+from counterpoise.kafka_admin.combined_reads import read_throttle_keys, read_topics_and_named
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests, find_active_requests
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import (
     EVERY_BROKER,
+    BrokerVersion,
     ConfigResource,
     ConfigResourceType,
+    LogDirDescription,
     PartitionDescription,
     Reassignment,
+    TopicDescription,
 )
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.reassignment import reassignment_targets
+from counterpoise.model.reassignment import reassignment_shown_by, reassignment_targets
 from counterpoise.model.run import Submitted
-from counterpoise.model.run_progress import Condition, RunProgress, VersionReading
+from counterpoise.model.run_progress import (
+    Condition,
+    LogDirReading,
+    RunProgress,
+    VersionReading,
+)
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterReader
@@ -55,6 +69,40 @@ class ObservationScope:
     plan: RebalancePlan
     resources: Sequence[ConfigResource]  # whose throttle keys the plan may change
     disk_limit_percent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    planned: Mapping[TopicPartition, ObservedPartition]  # without reassignments
+    unhealthy: Mapping[TopicPartition, PartitionDescription]  # outside the plan: offline, or URP
+    reassignments: Mapping[TopicPartition, Reassignment]
+    topic_ids: Mapping[str, str]  # of the plan's topics
+    # Those that topics show, and no list names, however often both were read.
+    unlisted: Mapping[TopicPartition, Reassignment]
+
+    def observed(self) -> dict[TopicPartition, ObservedPartition]:
+        moving = {
+            tp: self.planned[tp]._replace(reassignment=reassignment)
+            for tp, reassignment in self.reassignments.items()
+            if tp in self.planned
+        }
+        return {**self.planned, **moving}
+
+    def foreign_reassignments(
+        self, of_earlier_runs: Set[TopicPartition]
+    ) -> tuple[TopicPartition, ...]:
+        """Return the reassignments outside the plan that no earlier run of ours has submitted."""
+        known = self.planned.keys() | of_earlier_runs
+        return tuple(sorted(tp for tp in self.reassignments if tp not in known))
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """The replicas of moves in flight, by broker: those that are added, and all of them."""
+
+    broker_ids: Set[int]  # which send or receive
+    adding: Mapping[int, Sequence[TopicPartition]]
+    replicas: Mapping[int, Sequence[TopicPartition]]
 
 
 def observe(
@@ -267,3 +315,238 @@ def _read_unhealthy(
             if len(description.isr) < len(description.replicas)
         },
     )
+
+
+_BROKERS_AT_ONCE: Final = 20
+_MAX_AGE: Final = timedelta(seconds=45)  # at the next observation it is a minute
+
+
+def read_log_dirs(
+    reader: "ClusterReader",
+    copies: Copies,
+    previous: RunProgress | None,
+    now: datetime,
+    limit_percent: int,
+) -> dict[int, LogDirReading]:
+    """Return a reading of each broker that copies, but for those that were asked in vain.
+
+    Raises what the reader raises.
+    """
+    before = (
+        {int(name): reading for name, reading in previous.readings.log_dirs.items()}
+        if previous
+        else {}
+    )
+    read_at = {broker_id: reading.read_at for broker_id, reading in before.items()}
+    asked_ids = _to_ask(copies.broker_ids, read_at, now, _MAX_AGE)
+    described = reader.describe_log_dirs(asked_ids) if asked_ids else ()
+    readings = {b: before[b] for b in copies.broker_ids - set(asked_ids)}
+    for broker_id, log_dirs in grouped((d.broker_id, d) for d in described).items():
+        sizes = _sizes(log_dirs, copies.replicas.get(broker_id, ()))
+        adding = [str(tp) for tp in copies.adding.get(broker_id, ()) if str(tp) in sizes]
+        earlier = before.get(broker_id) or _before_the_copies(adding, previous)
+        speeds = _speeds({partition: sizes[partition] for partition in adding}, earlier, now)
+        full = [log_dir for log_dir in log_dirs if _is_full(log_dir, limit_percent)]
+        offline = [f"broker {broker_id} {one.path}" for one in log_dirs if one.error is not None]
+        readings[broker_id] = LogDirReading(
+            now,
+            sizes,
+            speeds,
+            ", ".join(map(_full_in_words, full)),
+            _beside(full, sizes),
+            ", ".join(offline),
+        )
+    return readings
+
+
+def _to_ask(
+    broker_ids: Iterable[int],
+    read_at: Mapping[int, datetime],
+    now: datetime,
+    max_age: timedelta = timedelta.max,
+) -> list[int]:
+    """Return whom to ask: those without a reading, those with an old one, and the next in turn.
+
+    One from a time to come is old, too: the clock that told it was ahead, or has been set back.
+    """
+
+    def age(broker_id: int) -> timedelta:
+        return abs(now - read_at[broker_id]) if broker_id in read_at else timedelta.max
+
+    in_turn = sorted(sorted(broker_ids), key=age, reverse=True)
+    due = sum(age(broker_id) >= max_age for broker_id in in_turn)
+    return sorted(in_turn[: max(due, _BROKERS_AT_ONCE)])
+
+
+def _sizes(
+    log_dirs: Iterable[LogDirDescription], partitions: Iterable[TopicPartition]
+) -> dict[str, int]:
+    """Return the bytes of the replicas of these partitions, in whichever dir they are."""
+    partitions = list(partitions)
+    return {
+        str(tp): log_dir.sizes[tp]
+        for log_dir in log_dirs
+        for tp in partitions
+        if tp in log_dir.sizes
+    }
+
+
+def _before_the_copies(adding: Iterable[str], previous: RunProgress | None) -> LogDirReading | None:
+    """Return the reading of a broker before its first copies: nothing, at the observation before.
+
+    None where a copy was in flight then already.
+    """
+    if previous is None or not previous.arrived_bytes.keys().isdisjoint(adding):
+        return None
+    return LogDirReading(previous.observed_at, {})
+
+
+def _speeds(
+    sizes: Mapping[str, int], before: LogDirReading | None, now: datetime
+) -> dict[str, int]:
+    """Return the bytes per second since the reading before, by partition.
+
+    10 MB at 12:00:00 and 30 MB at 12:00:20 are 1 MB/s.
+    """
+    if before is None or now <= before.read_at:
+        return {}
+    seconds = (now - before.read_at).total_seconds()
+    return {
+        partition: round(max(0, size - before.sizes.get(partition, 0)) / seconds)
+        for partition, size in sizes.items()
+    }
+
+
+def _used_percent(log_dir: LogDirDescription) -> float:
+    """Return how much of its file system is used; 0 where that is not known."""
+    if not log_dir.total_bytes or log_dir.usable_bytes is None:
+        return 0.0
+    return 100 - 100 * log_dir.usable_bytes / log_dir.total_bytes
+
+
+def _is_full(log_dir: LogDirDescription, limit_percent: int) -> bool:
+    return _used_percent(log_dir) > limit_percent
+
+
+def _full_in_words(log_dir: LogDirDescription) -> str:
+    return f"broker {log_dir.broker_id} {log_dir.path} ({_used_percent(log_dir):.0f} % used)"
+
+
+def _beside(full: Sequence[LogDirDescription], sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """Return, where some log dirs are full, those of these partitions that lie in others."""
+    in_full = {str(tp) for log_dir in full for tp in (*log_dir.sizes, *log_dir.arriving)}
+    return tuple(sorted(sizes.keys() - in_full)) if full else ()
+
+
+def read_versions(
+    reader: "ClusterReader",
+    live_broker_ids: Set[int],
+    previous: RunProgress | None,
+    now: datetime,
+) -> dict[int, VersionReading]:
+    """Return the version of each live broker, but for those that were asked in vain."""
+    before = previous.readings.versions.items() if previous else ()
+    kept = {int(name): reading for name, reading in before if int(name) in live_broker_ids}
+    asked_at = {broker_id: reading.asked_at for broker_id, reading in kept.items()}
+    to_ask = _to_ask(live_broker_ids, asked_at, now)
+    asked = reader.describe_versions(to_ask) if to_ask else {}
+    unasked = {b: reading for b, reading in kept.items() if b not in to_ask}
+    return unasked | {broker_id: _version_reading(v, now) for broker_id, v in asked.items()}
+
+
+def _version_reading(version: BrokerVersion, now: datetime) -> VersionReading:
+    return VersionReading(now, version.api_ranges, version.metadata_version)
+
+
+_MAX_STALE_READS: Final = 10
+STALE_READ_SECONDS: Final = 0.2  # as long as the metadata of a broker that is up is behind
+
+
+def read_partitions(reader: "ClusterReader", plan: RebalancePlan) -> Partitions:
+    """Read topics, and reassignments before and after them; what either list names is moving.
+
+    A partition that is on no list and yet has the replicas of two targets together is read again.
+    """
+    planned_topics = set(plan.moves_by_topic)
+    for _ in range(_MAX_STALE_READS):
+        reassignments_before = reader.list_reassignments()
+        topics = read_topics_and_named(reader, planned_topics)
+        planned, unhealthy = _planned_and_unhealthy(topics, plan)
+        reassignments = {**reassignments_before, **reader.list_reassignments()}
+        topic_ids = {t.topic: t.topic_id for t in topics if t.topic in planned_topics}
+        in_between = _in_between(plan, planned)
+        unlisted = _unlisted(in_between, planned, reassignments)
+        if not unlisted:
+            break
+        time.sleep(STALE_READ_SECONDS)
+    return Partitions(planned, unhealthy, reassignments, topic_ids, unlisted)
+
+
+def _in_between(
+    plan: RebalancePlan, planned: Mapping[TopicPartition, ObservedPartition]
+) -> list[Move]:
+    return [
+        move
+        for move in plan.moves
+        if (observed := planned.get(move.topic_partition)) is not None
+        and observed.description.replicas not in (move.replicas_before, move.replicas_after)
+    ]
+
+
+def _unlisted(
+    in_between: Iterable[Move],
+    planned: Mapping[TopicPartition, ObservedPartition],
+    reassignments: Mapping[TopicPartition, Reassignment],
+) -> dict[TopicPartition, Reassignment]:
+    """Return the reassignments that replicas show, and no list names."""
+    unlisted = {}
+    for move in in_between:
+        tp = move.topic_partition
+        shown = reassignment_shown_by(move, planned[tp].description.replicas)
+        if shown and tp not in reassignments:
+            unlisted[tp] = shown
+    return unlisted
+
+
+def _planned_and_unhealthy(
+    topics: Iterable[TopicDescription], plan: RebalancePlan
+) -> tuple[
+    dict[TopicPartition, ObservedPartition],
+    dict[TopicPartition, PartitionDescription],
+]:
+    """Return what the plan moves, and what of the rest is offline or under-replicated.
+
+    Nothing else is kept: there may be a million partitions.
+    """
+    planned, unhealthy = {}, {}
+    for topic in topics:
+        moves = plan.moves_by_topic.get(topic.topic, {})
+        for description in topic.partitions:
+            move = moves.get(description.partition)
+            if move is not None:
+                observed = ObservedPartition(topic.topic_id, description)
+                planned[move.topic_partition] = observed
+            elif description.leader is None or len(description.isr) < len(description.replicas):
+                unhealthy[TopicPartition(topic.topic, description.partition)] = description
+    return planned, unhealthy
+
+
+def copying_brokers(partitions: Partitions) -> frozenset[int]:
+    """Return the brokers between which a move of the plan copies."""
+    copying: set[int] = set()
+    for tp, reassignment in partitions.reassignments.items():
+        if not reassignment.adding or tp not in partitions.planned:
+            continue
+        copying.update(reassignment.adding)
+        leader = partitions.planned[tp].description.leader
+        if leader is not None:
+            copying.add(leader)
+    return frozenset(copying)
+
+
+def copies_of(partitions: Partitions, responsive_broker_ids: Set[int]) -> Copies:
+    """Return the replicas of what is reassigned, by broker; none where nobody responds."""
+    reassignments = partitions.reassignments.items()
+    by_replica = grouped((b, tp) for tp, moving in reassignments for b in moving.replicas)
+    by_added = grouped((b, tp) for tp, moving in reassignments for b in moving.adding)
+    return Copies(copying_brokers(partitions) & responsive_broker_ids, by_added, by_replica)

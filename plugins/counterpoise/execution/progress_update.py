@@ -27,7 +27,6 @@ from counterpoise.execution.copies import (
     slow_copies,
 )
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
-from counterpoise.execution.readings import kept_readings
 from counterpoise.execution.throttling.targets import (
     missing_changes,
     removed_by_others,
@@ -43,7 +42,7 @@ from counterpoise.execution.troubles import (
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import Progress
-from counterpoise.model.run_progress import Condition, Conditions, Copy, RunProgress
+from counterpoise.model.run_progress import Condition, Conditions, Copy, Readings, RunProgress
 
 _SOON_SECONDS = 15
 _STILL_AFTER = timedelta(seconds=5)
@@ -105,7 +104,7 @@ def update_progress(
         unavailable_at_start=still_in_trouble(
             base.unavailable_at_start, {*observation.conditions.unavailable_partitions}
         ),
-        readings=kept_readings(observation),
+        readings=_kept_readings(observation),
     )
     if previous is None:
         return run_progress
@@ -264,4 +263,14 @@ def _progress(
         copied_bytes=copied_bytes,
         total_bytes=plan.copied_bytes,
         elections_left=sum(not observation.has_planned_leader(move) for move in done),
+    )
+
+
+def _kept_readings(observation: Observation) -> Readings:
+    """Return what the next observation need not ask again."""
+    versions = observation.conditions.versions
+    responsive = versions.keys() - observation.unresponsive_broker_ids
+    return Readings(
+        log_dirs={str(b): reading for b, reading in observation.log_dirs.items()},
+        versions={str(b): versions[b] for b in responsive},
     )
