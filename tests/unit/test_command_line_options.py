@@ -2,10 +2,13 @@
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from counterpoise.cli.commands import COMMANDS as SHOWN
 from counterpoise.cli.examples import EXAMPLES
 from counterpoise.cli.main import build_parser, leaf_commands
 from tests.support.broken import documents
@@ -19,6 +22,49 @@ PIPES = ("|", ">", ">>")
 @pytest.fixture
 def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
     return CommandLine.in_folder(tmp_path, capsys)
+
+
+def test_the_command_alone_lists_every_command_on_one_screen(shell: CommandLine) -> None:
+    typed, asked = shell.type(), shell.type("--help")
+    assert (typed.code, asked.code, typed.err) == (2, 0, "")
+    lines = typed.out.splitlines()
+    assert typed.out == asked.out and len(lines) <= 45 and max(map(len, lines)) <= 100
+    for group in ("look", "plan", "decide", "run", "history", "set up"):
+        assert any(line.startswith(f"{group}  ") for line in lines)
+    for name in {name.split()[0] for name in COMMANDS}:
+        assert sum(line[9:].startswith(f"{name} ") for line in lines) == 1, name
+
+
+def test_the_screen_loads_nothing_that_a_command_needs() -> None:
+    """What takes long to load: a list of commands has to come at once."""
+    code = (
+        "import sys; from counterpoise.cli import main; main.main([])\n"
+        "print({name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for name in ("numpy", "pyarrow", "sqlalchemy", "pydantic", "rich", "confluent_kafka"):
+        assert f"'{name}'" not in ended.stderr, name
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("plna",), "there is no command plna (did you mean plan?)"),
+        (("status", "--folow"), "there is no option --folow (did you mean --follow?)"),
+        (("ledger", "prun"), "did you mean prune?"),
+        (("audit", "--cluster", "a", "--fail-at", "warn"), "did you mean warning?"),
+    ],
+)
+def test_who_mistypes_is_asked_what_was_meant(
+    words: tuple[str, ...], meant: str, shell: CommandLine
+) -> None:
+    typed = shell.type(*words)
+    assert (typed.code, typed.out) == (2, "") and meant in typed.err
+    assert len(typed.err.splitlines()) == 1
+
+
+def test_every_command_of_the_screen_is_there() -> None:
+    assert SHOWN.keys() == {name.split()[0] for name in COMMANDS}
 
 
 def test_every_command_has_examples_and_no_example_is_of_another() -> None:

@@ -42,7 +42,6 @@ def _add_preflight(commands: Commands) -> None:
         commands,
         "preflight",
         _preflight,
-        "check that the operator connection has the permissions for a plan",
         "Asks the cluster whether the operator connection may set throttles, reassign and elect, "
         "for this plan. Changes nothing; exit code 1 names what is refused.",
     )
@@ -78,7 +77,6 @@ def _add_propose(commands: Commands) -> None:
         commands,
         "propose",
         _propose,
-        "propose a plan for another person to approve",
         "Opens a run for a plan that waits for a yes or a no, with you as its requester. Where the "
         "policy asks for another person than the requester, somebody else approves it then "
         "(`counterpoise approve`); elsewhere `approve` alone is enough. Checks the plan, and asks "
@@ -111,7 +109,6 @@ def _add_approve(commands: Commands) -> None:
         commands,
         "approve",
         _approve,
-        "approve a plan: who, why, rate",
         "Records a yes: who, why, at which rate, until when. A plan that nobody has proposed is "
         "proposed first, with all checks of `propose`; nothing is approved while they fail.",
     )
@@ -192,7 +189,6 @@ def _add_reject(commands: Commands) -> None:
         commands,
         "reject",
         _reject,
-        "reject a plan",
         "Records a rejection; the plan cannot run then. Another plan of the cluster that waits, or "
         "is approved, stays as it is.",
     )

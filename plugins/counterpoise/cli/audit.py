@@ -52,7 +52,6 @@ _MAX_LINES: Final = 12  # of a fix; the page has all
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "audit",
-        help="what is wrong with this cluster, with evidence and the fix; reads only",
         description="Takes a snapshot of a cluster, checks that its endpoints can be reached, "
         "reads configs, quorum, groups, rights and the history, and lists what is wrong, the worst "
         "first. Changes nothing on the cluster. The report (HTML, JSON) goes to the "

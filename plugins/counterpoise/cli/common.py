@@ -136,11 +136,10 @@ def add_plan_command(
     commands: Commands,
     name: str,
     run: Callable[[argparse.Namespace, Console], int],
-    summary: str,
     description: str,
 ) -> argparse.ArgumentParser:
     """Return the parser of a command whose first argument is a plan's file."""
-    parser = commands.add_parser(name, help=summary, description=description)
+    parser = commands.add_parser(name, description=description)
     parser.add_argument("plan", type=path_argument, metavar="PLAN", help="the plan's file")
     parser.add_argument(
         "--bootstrap",

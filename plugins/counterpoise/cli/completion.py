@@ -4,7 +4,6 @@ source <(counterpoise completion bash)
 """
 
 import argparse
-import os
 import sys
 from typing import Any, Final
 
@@ -15,13 +14,11 @@ from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import open_installation, settings_in
 
 _SHELLS: Final = ("bash", "zsh", "fish")
-_ASKED: Final = "_ARGCOMPLETE"  # set where the shell runs us to complete a line
 
 
 def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
         "completion",
-        help="print what a shell needs to complete commands and options",
         description="Prints a script that makes bash, zsh or fish complete commands, options, "
         "files and the names of clusters.",
     )
@@ -37,10 +34,8 @@ def _completion(arguments: argparse.Namespace, _console: Console) -> int:
     return 0
 
 
-def complete_if_asked(parser: argparse.ArgumentParser) -> None:
-    """Answer the shell and end the process, where it runs us for that."""
-    if _ASKED not in os.environ:
-        return
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Answer the shell and end the process."""
     import argcomplete
 
     for action in _actions(parser):

@@ -38,14 +38,12 @@ def add_commands(commands: Commands) -> None:
         commands,
         "pause",
         requests.pause,
-        "a run submits nothing new; what is in flight finishes",
         CONTROL_EFFECTS[Control.PAUSE],
     )
     _add_run_control(
         commands,
         "resume",
         requests.resume,
-        "a paused run goes on",
         CONTROL_EFFECTS[Control.RESUME],
     )
     _add_cancel(commands)
@@ -54,15 +52,13 @@ def add_commands(commands: Commands) -> None:
         commands,
         Control.FREEZE,
         _freeze,
-        "nothing new moves on a cluster until a time",
         ("--until", "WHEN", "2026-12-01T06:00+01:00 (UTC without an offset), or from now: 8h, 3d"),
     )
-    _add_cluster_control(commands, Control.UNFREEZE, _unfreeze, "ends a freeze before its time")
+    _add_cluster_control(commands, Control.UNFREEZE, _unfreeze)
     _add_cluster_control(
         commands,
         Control.RELEASE,
         _release,
-        "plans may fill brokers again that a run emptied",
         ("--brokers", "7,8", "`counterpoise status` lists those kept empty"),
     )
 
@@ -71,10 +67,9 @@ def _add_run_control(
     commands: Commands,
     name: str,
     request: Callable[..., ControlRequest],
-    summary: str,
     description: str,
 ) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=summary, description=description)
+    parser = commands.add_parser(name, description=description)
     add_run_arguments(parser)
     add_why_argument(parser)
     add_json_argument(parser)
@@ -99,7 +94,6 @@ def _add_cancel(commands: Commands) -> None:
         commands,
         "cancel",
         requests.cancel,
-        "a run stops: what is in flight is cancelled",
         CONTROL_EFFECTS[Control.CANCEL],
     )
     parser.add_argument(
@@ -141,7 +135,6 @@ def _cancel(arguments: argparse.Namespace, console: Console) -> int:
 def _add_rate(commands: Commands) -> None:
     parser = commands.add_parser(
         "rate",
-        help="a run copies faster or slower",
         description=CONTROL_EFFECTS[Control.RATE],
     )
     add_run_arguments(parser)
@@ -168,13 +161,12 @@ def _add_cluster_control(
     commands: Commands,
     control: Control,
     run: Callable[[argparse.Namespace, Console], int],
-    summary: str,
     option: tuple[str, str, str] | None = None,
 ) -> None:
     """Add the command of a request about a cluster; `option` is the name, metavar and help of what
     it needs besides.
     """
-    parser = commands.add_parser(control, help=summary, description=CONTROL_EFFECTS[control])
+    parser = commands.add_parser(control, description=CONTROL_EFFECTS[control])
     parser.add_argument("cluster", metavar="CLUSTER", help="a cluster of config/clusters.yaml")
     if option:
         name, metavar, text = option

@@ -15,7 +15,6 @@ from counterpoise.units import parse_moment
 def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
         "ledger",
-        help="migrate the ledger, or delete its old rows",
         description="The ledger has plans, approvals and requests, and what happened in each run.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -26,7 +25,6 @@ def add_commands(commands: Commands) -> None:
 def _add_migrate(actions: Commands) -> None:
     parser = actions.add_parser(
         "migrate",
-        help="make the ledger, or bring its tables up to date",
         description="Every command that writes to the ledger does so, where its role may change "
         "tables. With separate roles, run this after each update with the role that may.",
     )
@@ -46,7 +44,6 @@ def _migrate(arguments: argparse.Namespace, console: Console) -> int:
 def _add_prune(actions: Commands) -> None:
     parser = actions.add_parser(
         "prune",
-        help="delete old rows of a cluster",
         description="Deletes events, approvals, requests and questions of a cluster from before a "
         "time, but for those that still count (of an open run, a freeze or an approval in force, "
         "the pause of a halted run). With the last event of an ended run go its rows about "

@@ -9,65 +9,27 @@ and 143 after Ctrl-C, SIGPIPE and SIGTERM.
 
 import argparse
 import contextlib
+import importlib
+import itertools
 import os
 import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from counterpoise import __version__
-from counterpoise.cli import (
-    approving,
-    audit,
-    completion,
-    controlling,
-    doctor,
-    ledger,
-    notifying,
-    planning,
-    report,
-    running,
-    self_check,
-    status,
-    stopping,
-)
-from counterpoise.cli.common import plain_console, safe_console
+from counterpoise.cli.commands import COMMANDS, did_you_mean, overview
 from counterpoise.cli.examples import EXAMPLES
 from counterpoise.cli.streams import code_of, code_of_stdout, end, is_of_stdout, prepare_streams
 from counterpoise.cli.unexpected import report_unexpected
-from counterpoise.errors import CounterpoiseError
+from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.model.safe_text import indented, is_broken_text, one_line
 
-_EPILOG = (
-    'exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 2 usage or input; 3 '
-    "trouble with the cluster, the store, the ledger or the output; 70 a mistake in Counterpoise; "
-    "129, 130, 141, 143 ended by a closed terminal, Ctrl-C, a closed pipe, SIGTERM\n"
-    "environment: COUNTERPOISE_CONFIG, COUNTERPOISE_CONNECTIONS, COUNTERPOISE_STORE and "
-    "COUNTERPOISE_LEDGER, the last two also by a command (..._CMD) or from a file (..._FILE); "
-    "COUNTERPOISE_HOME for the defaults of all"
-)
+if TYPE_CHECKING:
+    from rich.console import Console
 
-# In the order of --help; a new file with commands needs its `add_commands`, its line here, and its
-# examples in `examples.py`.
-_MODULES = (
-    planning,
-    approving,
-    running,
-    status,
-    controlling,
-    stopping,
-    report,
-    doctor,
-    audit,
-    ledger,
-    self_check,
-    notifying,
-    completion,
-)
 _WIDTH_WITHOUT_TERMINAL = 200
 _MAX_LINE_LENGTH = 1_000
 _NEGATIVE = re.compile(r"-\d")
@@ -85,22 +47,50 @@ class _Help(argparse.HelpFormatter):
 class _Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": _Help} | options)
+        self.register("action", "parsers", _Commands)
 
     def error(self, message: str) -> NoReturn:
-        super().error(_sanitized(message))
+        """End with one line; the help has the rest."""
+        self.exit(
+            2, f"{_sanitized(f'{self.prog}: {message}')}; `{self.prog} --help` has examples\n"
+        )
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Name the options that are like a mistyped one, before argparse misses another."""
+        if self._subparsers is None:
+            for word in itertools.takewhile(lambda word: word != "--", args):
+                self._check_option(word.partition("=")[0])
+        return super().parse_known_args(args, namespace)
+
+    def _check_option(self, word: str) -> None:
+        known = [name for name in self._option_string_actions if name.startswith("--")]
+        is_option = word.startswith("--") and " " not in word
+        if is_option and not any(name.startswith(word) for name in known):
+            self.error(f"there is no option {one_line(word)}{did_you_mean(word, known)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = list(map(str, action.choices))
+            like = did_you_mean(str(value), choices)
+            text = f"{value!r} is none of {', '.join(choices)}{like}"
+            raise argparse.ArgumentError(action, text)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="counterpoise",
-        description="Keeps Apache Kafka clusters in balance: snapshot, plan, approve, move "
-        "throttled, verify.",
-        epilog=_EPILOG,
-    )
-    parser.add_argument("--version", action="version", version=f"counterpoise {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in _MODULES:
-        module.add_commands(commands)
+class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
+    """The commands of ours, each with its summary of the screen."""
+
+    def add_parser(self, name: str, **options: Any) -> Any:
+        command = COMMANDS.get(name)
+        return super().add_parser(name, **{"help": command and command.summary} | options)
+
+
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of all commands, or of those that share a module with one."""
+    parser = _Parser(prog="counterpoise", usage="counterpoise COMMAND ...", add_help=False)
+    commands = parser.add_subparsers(dest="command", prog="counterpoise")
+    modules = [COMMANDS[only].module] if only else [one.module for one in COMMANDS.values()]
+    for module in dict.fromkeys(modules):
+        importlib.import_module(f"counterpoise.cli.{module}").add_commands(commands)
     for name, command in leaf_commands(parser):
         _complete(name, command)
     return parser
@@ -133,16 +123,20 @@ def _complete(name: str, command: argparse.ArgumentParser) -> None:
     command.epilog = f"{command.epilog}\n\n{examples}" if command.epilog else examples
 
 
-def main(argv: Sequence[str], *, console: Console | None = None) -> int:
+def main(argv: Sequence[str], *, console: "Console | None" = None) -> int:
     """Run one command; every error of ours becomes one message on stderr and an exit code."""
-    parser = build_parser()
-    completion.complete_if_asked(parser)
+    first = argv[0] if argv else ""
+    if "_ARGCOMPLETE" in os.environ:  # a shell runs us to complete a line
+        _complete_line()
+    if first not in COMMANDS:
+        return _answer(first)
+    parser = build_parser(first)
     if broken := [word for word in argv if is_broken_text(word)]:
         parser.error(one_line(f"{broken[0]!r} is no text in UTF-8"))
     arguments = parser.parse_args([_as_value(word) for word in argv])
     try:
         with _without_output() if arguments.quiet else contextlib.nullcontext():
-            code = int(arguments.run(arguments, safe_console(console or _console())))
+            code = int(arguments.run(arguments, _safe(console)))
     except CounterpoiseError as error:
         print(_sanitized(f"counterpoise {arguments.command}: {error}"), file=sys.stderr)
         return error.exit_code
@@ -153,6 +147,34 @@ def main(argv: Sequence[str], *, console: Console | None = None) -> int:
             raise
         return report_unexpected(error, arguments.command)
     return code
+
+
+def _answer(word: str) -> int:
+    """Answer what needs no command: all of them, the version, or a word that is none."""
+    if word in ("", "-h", "--help"):
+        print(overview())
+        return 0 if word else InputError.exit_code
+    if word == "--version":
+        print(f"counterpoise {__version__}")
+        return 0
+    like = did_you_mean(word, COMMANDS)
+    message = f"counterpoise: there is no command {word}{like}; `counterpoise` lists them"
+    print(_sanitized(one_line(message)), file=sys.stderr)
+    return InputError.exit_code
+
+
+def _complete_line() -> None:
+    from counterpoise.cli import completion
+
+    completion.complete(build_parser())
+
+
+def _safe(console: "Console | None") -> "Console":
+    """Return a console as wide as the terminal, or wide enough for any table without one."""
+    from counterpoise.cli.common import plain_console, safe_console
+
+    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
+    return safe_console(console or plain_console(width=width))
 
 
 @contextlib.contextmanager
@@ -181,14 +203,10 @@ def _as_value(word: str) -> str:
     return f" {word}" if _NEGATIVE.match(word) else word
 
 
-def _console() -> Console:
-    """Return a console as wide as the terminal, or wide enough for any table without one."""
-    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
-    return plain_console(width=width)
-
-
 def run() -> None:
-    """Run in a process of its own."""
+    """Run in a process of its own. Ctrl-C ends it without a word while modules load."""
+    if named := COMMANDS.get(next(iter(sys.argv[1:]), "")):
+        importlib.import_module(f"counterpoise.cli.{named.module}")
     prepare_streams()
     try:
         try:

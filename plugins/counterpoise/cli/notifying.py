@@ -16,7 +16,6 @@ _NOT_SENT = 3  # exit code
 def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
         "notify",
-        help="send a test message to everybody whom the settings notify",
         description="Sends a test message to each webhook and mail address below `notify` in "
         "clusters.yaml, and says of each whether it was sent. Connections are those of Airflow: "
         "type it where tasks run, with their environment.",

@@ -116,7 +116,6 @@ def add_commands(commands: Commands) -> None:
 def _add_snapshot(commands: Commands) -> None:
     parser = commands.add_parser(
         "snapshot",
-        help="record a cluster's metadata; reads only",
         description="Reads a cluster's metadata: brokers, topics, partitions, sizes, offsets. "
         "Changes nothing. With --cluster the snapshot also joins the history that the reports are "
         "made from.",
@@ -159,7 +158,6 @@ def _kept_snapshot(installation: Installation, cluster: str) -> ClusterSnapshot:
 def _add_plan(commands: Commands) -> None:
     parser = commands.add_parser(
         "plan",
-        help="make a plan; changes nothing",
         description="Makes a plan from a cluster document, or from a fresh snapshot. Showing it is "
         "the dry run.\nExit code 1 when nothing needs to move (the plan then says why, and is "
         "written all the same).",
@@ -317,7 +315,6 @@ def _view(plan: RebalancePlan, rate: int | None) -> PlanView:
 def _add_show(commands: Commands) -> None:
     parser = commands.add_parser(
         "show",
-        help="show a plan",
         description="Shows a plan: what moves, what it is good for, and how far it is from the "
         "least that any plan has to move.",
     )
@@ -336,7 +333,6 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
 def _add_export(commands: Commands) -> None:
     parser = commands.add_parser(
         "export",
-        help="a plan as Kafka's reassignment JSON",
         description="Writes a plan, or its undo, as the JSON that kafka-reassign-partitions reads.",
     )
     parser.add_argument("plan", type=path_argument, metavar="PLAN", help="the plan's file")
@@ -359,7 +355,6 @@ def _export(arguments: argparse.Namespace, console: Console) -> int:
 def _add_import(commands: Commands) -> None:
     parser = commands.add_parser(
         "import",
-        help="a plan from Kafka's reassignment JSON",
         description="Makes a plan that does what a reassignment JSON (of "
         "kafka-reassign-partitions, for example) asks for, so that it can be checked, approved and "
         "run safely. Exit code 1 when it asks for nothing new.",

@@ -29,7 +29,6 @@ from counterpoise.units import (
 def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
         "report",
-        help="how evenly a cluster was used, over weeks; or all clusters, worst first",
         description="Runs the Spark jobs over every snapshot of the history that has no result "
         "yet, and writes the report of a cluster, or of all of them. `counterpoise snapshot "
         "--cluster NAME` adds to the history.",

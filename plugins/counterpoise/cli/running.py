@@ -54,7 +54,6 @@ def _add_execute(commands: Commands) -> None:
         commands,
         "execute",
         _execute,
-        "run an approved plan, throttled, to its end",
         "Moves what the plan says under the approved rate, elects the leaders, and restores every "
         "throttle key. Killed or interrupted at any point, the same command goes on from what the "
         "cluster says.",
@@ -154,7 +153,6 @@ def _add_verify(commands: Commands) -> None:
         commands,
         "verify",
         _verify,
-        "compare the cluster with a plan",
         "Makes a snapshot of the cluster and compares it with the plan; exit code 1 names every "
         "difference.",
     )

@@ -22,7 +22,6 @@ _STYLES: Final = {CheckState.OK: "green", CheckState.FAILED: "red", CheckState.L
 def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
         "self-check",
-        help="whether settings, ledger, store, Spark, Airflow, Java and Kafka can be used",
         description="Tries all that Counterpoise runs on: settings, connections, ledger (version, "
         "rights, clock), store (writes, reads, lists and deletes a file), Java, Spark (one row), "
         "Airflow (version, plugin, Dags, components), and each cluster of the settings. Says what "

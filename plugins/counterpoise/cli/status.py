@@ -33,7 +33,6 @@ _MAX_REQUESTS_SHOWN = 10
 def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
         "status",
-        help="list runs, freezes and brokers kept empty, or show one run",
         description="Shows the runs in the ledger, newest first, freezes, and brokers kept empty; "
         "or one run: how far it is, what it waits for, what people requested.",
     )

@@ -57,7 +57,6 @@ def add_commands(commands: Commands) -> None:
 def _add_undo(commands: Commands) -> None:
     parser = commands.add_parser(
         "undo",
-        help="make a plan that moves back what a run moved",
         description="Writes the plan that takes back what a run moved; approve and execute it like "
         "any other. A run under way is cancelled first; run the same command again when it has "
         "ended. Undo on the page of the run does both from a browser.",
@@ -102,7 +101,6 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
 def _add_settle(commands: Commands) -> None:
     parser = commands.add_parser(
         "settle",
-        help="end a run: nothing new, every config as before",
         description="Drives a run under way to its end without starting anything new: what is in "
         "flight finishes or is cancelled, as the policy says, then every throttle key goes back to "
         "what it was.",
@@ -163,7 +161,6 @@ def _settle_to_the_end(installation: Installation, run: Run, console: Console) -
 def _add_stop(commands: Commands) -> None:
     parser = commands.add_parser(
         "stop",
-        help="emergency stop: cancel a plan's moves with neither ledger nor Airflow",
         description="Cancels what a plan has in flight and restores the configs that the plan "
         "noted. Needs the plan's file and the cluster, nothing else. Stop the process that "
         "executes the plan first, or it goes on.",
@@ -259,7 +256,6 @@ def _key_summary(key: TouchedKey) -> dict[str, Any]:
 def _add_watch(commands: Commands) -> None:
     parser = commands.add_parser(
         "watch",
-        help="look for throttles and moves that runs left behind",
         description="Settles runs that nobody drives, restores config keys of brokers that are "
         "back, and names runs under way and throttles that no run of ours has set; these stay as "
         "they are. What needs attention goes to stderr, also with --quiet, and is exit code 1.",

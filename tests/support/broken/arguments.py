@@ -159,8 +159,8 @@ def names() -> Iterator[Broken]:
         ("--fail-at",),
         _CLUSTERS,
     )
-    yield Broken("an unknown command", (HOSTILE,), ("COMMAND",))
-    yield Broken("no command", (), ("COMMAND",))
+    yield Broken("an unknown command", (HOSTILE,), ("there is no command",))
+    yield Broken("an unknown option", ("plan", f"--{HOSTILE}"), ("there is no option",))
 
 
 def places() -> Iterator[Broken]:
