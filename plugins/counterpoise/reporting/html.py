@@ -2,9 +2,13 @@
 print units.
 """
 
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -21,6 +25,10 @@ from counterpoise.units import (
     format_seconds,
 )
 
+TEMPLATES: Final = Path(__file__).parent / "templates"
+_NUMBER_AND_UNIT: Final = re.compile(r"(?<=\d) (?=(?:[kMGT]?B(?:/s)?|d|h|min|s|%|×)(?!\w))")
+_PAGES_BESIDE: Final = 2  # the page that is shown, and the first and the last
+
 
 def render(template: str, **values: object) -> str:
     """Render one page from `templates/`. Everything in `values` is escaped, but for pictures."""
@@ -35,7 +43,7 @@ def _own_environment() -> Environment:
 def environment(*folders: Path) -> Environment:
     """Return an environment that finds its templates in these folders, and then in ours."""
     made = Environment(
-        loader=FileSystemLoader([*folders, Path(__file__).parent / "templates"]),
+        loader=FileSystemLoader([*folders, TEMPLATES]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -59,7 +67,10 @@ def environment(*folders: Path) -> Environment:
         "pluralize": pluralize,
         "one_line": one_line,
         "drawn": drawn,
+        "units": with_units,
+        "age": age,
     }
+    made.globals |= {"address": address, "page_links": page_links}
     return made
 
 
@@ -91,6 +102,40 @@ def known_rate(rate: float | None, is_at_least: bool = False, unknown: str = "no
 
 def known_bytes(size: float | None) -> str:
     return "not known" if size is None else format_bytes(size)
+
+
+def with_units(sentence: str) -> str:
+    """Return a sentence in which a number and its unit stay on one line."""
+    return _NUMBER_AND_UNIT.sub("\u00a0", sentence)
+
+
+def age(at: datetime, now: datetime) -> str:
+    """Return `12 min ago`: the larger unit alone."""
+    seconds = max(0.0, (now - at).total_seconds())
+    if seconds < 1:
+        return "now"
+    number, unit = format_seconds(seconds).split(" ")[:2]
+    return f"{number}\u00a0{unit} ago"
+
+
+def address(path: str, values: Mapping[str, object] | None = None, **changed: object) -> str:
+    """Return an address of a page with these values, as far as they are not empty."""
+    query = {name: value for name, value in {**(values or {}), **changed}.items() if value}
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def page_links(path: str, here: int, pages: int, **values: object) -> list[tuple[int | None, str]]:
+    """Return the pages of a table to go to: the first, the last, those around the one shown, and
+    None for each gap.
+    """
+    around = range(here - _PAGES_BESIDE, here + _PAGES_BESIDE + 1)
+    shown = sorted({1, pages, *around} & set(range(1, pages + 1)))
+    links: list[tuple[int | None, str]] = []
+    for number, before in zip(shown, [0, *shown], strict=False):
+        if number > before + 1:
+            links.append((None, ""))
+        links.append((number, address(path, values, number=number)))
+    return links
 
 
 def times(ratio: float) -> str:

@@ -4,13 +4,12 @@
     warm_up(open_installation)      # at the api-server's start
 
 Whoever may read the runs of `kafka_rebalance` may open them, and sees the clusters whose policy
-does not name others (`access: view`). Every answer carries a content security policy that allows no
-script: everything works without. The one script, `static/home.js`, is for Airflow's own home.
+does not name others (`access: view`). Every page carries a content security policy that allows our
+one script, `static/counterpoise.js`; everything works without it. `static/home.js` is for Airflow's
+own home.
 """
 
 from contextlib import suppress
-from pathlib import Path
-from typing import Final
 
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI, Request, Response
@@ -31,14 +30,17 @@ from counterpoise.web.new_plan import new_plan_routes
 from counterpoise.web.plans import plan_routes
 from counterpoise.web.reports import report_routes
 from counterpoise.web.requests_of_people import request_routes
-from counterpoise.web.responses import compile_templates, safe_response, unroutable_response
+from counterpoise.web.responses import (
+    ASSETS,
+    compile_templates,
+    safe_response,
+    unroutable_response,
+)
 from counterpoise.web.runs import run_routes
 from counterpoise.web.started import started_routes
 from counterpoise.web.undo import undo_routes
 from counterpoise.web.viewers import OpenInstallation, may_read
 from counterpoise.web.waivers import waiver_routes
-
-HOME_SCRIPT: Final = "/static/home.js"
 
 
 def warm_up(open_installation: OpenInstallation) -> None:
@@ -51,12 +53,13 @@ def warm_up(open_installation: OpenInstallation) -> None:
         settings_of_pages(installation)
 
 
-async def home_script(_request: Request) -> Response:
-    """Return what Airflow's home loads for everybody, also for whoever may not open our pages: so
-    without the dependencies that every other address has.
+async def asset(request: Request) -> Response:
+    """Return a script or the style. Airflow's home loads its script for everybody, also for whoever
+    may not open our pages: so without the dependencies that every other address has.
     """
-    path = Path(__file__).parent / "static" / "home.js"
-    return FileResponse(path, media_type="text/javascript")
+    path, media_type = ASSETS[request.url.path.rpartition("/")[2]]
+    kept = {"Cache-Control": "private, max-age=31536000, immutable"} if request.url.query else None
+    return FileResponse(path, media_type=media_type, headers=kept)
 
 
 def build_app(open_installation: OpenInstallation) -> FastAPI:
@@ -71,7 +74,8 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
         redirect_slashes=False,  # a program that sends something would not follow
     )
     app.middleware("http")(safe_response)
-    app.router.add_route(HOME_SCRIPT, home_script)
+    for name in ASSETS:
+        app.router.add_route(f"/static/{name}", asset)
     for refused in (StarletteHTTPException, RequestValidationError):
         app.add_exception_handler(refused, unroutable_response)
     app.include_router(fleet_routes(open_installation))

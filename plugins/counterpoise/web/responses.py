@@ -7,6 +7,8 @@ A failure shows one neutral sentence and a reference; the log has the reason und
 reference.
 """
 
+import hashlib
+import secrets
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
@@ -30,26 +32,32 @@ from counterpoise.errors import (
     UnknownNameError,
 )
 from counterpoise.model.safe_text import for_json, safe_logger
-from counterpoise.reporting.html import environment
-from counterpoise.services.viewers import MayNotViewError, UnknownClusterError
+from counterpoise.reporting.html import TEMPLATES, environment
+from counterpoise.services.viewers import MayNotViewError, UnknownClusterError, Viewer
 from counterpoise.views import as_document
 
 FORMAT: Final = "counterpoise-api/1"  # of the JSON API; docs/api.md describes it
 _LOGGER = safe_logger(__name__)
 
-# The pages are shown on the origin of Airflow's login, whose cookie scripts could read. Without
-# "allow-same-origin" a link inside Airflow's own frame would lose the login.
-_NO_SCRIPTS: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-    "frame-ancestors 'self'; sandbox allow-same-origin allow-popups "
+# The pages are shown on the origin of Airflow's login, whose cookie scripts could read: one script
+# runs, ours, by a number that no text of a cluster can know, and it cannot make markup out of text.
+# Without "allow-same-origin" a link inside Airflow's own frame would lose the login.
+_ANY_POLICY: Final = "default-src 'none'; img-src data:; base-uri 'none'; frame-ancestors 'self'"
+_SANDBOX: Final = (
+    "sandbox allow-same-origin allow-popups "
     "allow-popups-to-escape-sandbox allow-top-navigation-by-user-activation"
 )
-_PAGE_POLICY: Final = f"{_NO_SCRIPTS} allow-forms; form-action 'self'"
-STORED_POLICY: Final = f"{_NO_SCRIPTS}; form-action 'none'"  # for what lies in the store
+_PAGE_POLICY: Final = (
+    f"{_ANY_POLICY}; script-src 'nonce-{{nonce}}'; require-trusted-types-for 'script'; "
+    "style-src 'self' 'unsafe-inline'; connect-src 'self'; form-action 'self'; "
+    f"{_SANDBOX} allow-scripts allow-forms"
+)
+_NO_PAGE_POLICY: Final = f"{_ANY_POLICY}; form-action 'none'; {_SANDBOX}"
+# For what lies in the store.
+STORED_POLICY: Final = f"{_ANY_POLICY}; style-src 'unsafe-inline'; form-action 'none'; {_SANDBOX}"
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
 }
 _SENTENCES: Final = {
     400: "This form cannot be read, and nothing was changed.",
@@ -71,14 +79,25 @@ def page(request: Request, template: str, *, status: int = 200, **values: object
     """Return a page drawn from `templates/`.
 
     Every template has `base`, the path of our pages, and `airflow`, that of Airflow's own, both
-    without a slash at the end: Airflow may stand below a prefix of its own.
+    without a slash at the end: Airflow may stand below a prefix of its own; and `person`, the login
+    name of whoever looks.
     """
+    nonce = secrets.token_urlsafe(16)
+    viewer: Viewer | None = getattr(request.state, "viewer", None)
     text = (
         _environment()
         .get_template(template)
-        .render(base=base_of(request), airflow=airflow_of(request), **values)
+        .render(
+            base=base_of(request),
+            airflow=airflow_of(request),
+            assets=assets_digest(),
+            nonce=nonce,
+            person=viewer.user_name if viewer else "",
+            **values,
+        )
     )
-    return HTMLResponse(text, status_code=status)
+    policy = {"Content-Security-Policy": _PAGE_POLICY.format(nonce=nonce)}
+    return HTMLResponse(text, status_code=status, headers=policy)
 
 
 def base_of(request: Request) -> str:
@@ -89,6 +108,20 @@ def base_of(request: Request) -> str:
 def airflow_of(request: Request) -> str:
     """Return the path of Airflow's own pages, without a slash at the end."""
     return base_of(request).removesuffix(URL_PREFIX)
+
+
+ASSETS: Final[Mapping[str, tuple[Path, str]]] = {  # below /static/
+    "home.js": (Path(__file__).parent / "static" / "home.js", "text/javascript"),
+    "counterpoise.js": (Path(__file__).parent / "static" / "counterpoise.js", "text/javascript"),
+    "style.css": (TEMPLATES / "style.css", "text/css"),
+}
+
+
+@cache
+def assets_digest() -> str:
+    """Return what changes with our script and our style, so that browsers may keep them."""
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path, _ in ASSETS.values()))
+    return digest.hexdigest()[:12]
 
 
 @cache
@@ -171,7 +204,8 @@ async def safe_response(
     except Exception as error:  # noqa: BLE001 - its text may hold what a viewer must not see
         response = _unknown(request, error)
     response.headers.update(_HEADERS)
-    response.headers.setdefault("Content-Security-Policy", _PAGE_POLICY)
+    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers.setdefault("Content-Security-Policy", _NO_PAGE_POLICY)
     if seconds := response.headers.get("Refresh"):
         # Without an address, one that ends in #answer or the like would be scrolled to and not
         # loaded again.

@@ -12,7 +12,7 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
 from airflow.models.dag import DagModel
-from fastapi import Depends
+from fastapi import Depends, Request
 
 from counterpoise.errors import RefusedError
 from counterpoise.services.viewers import Viewer
@@ -60,12 +60,19 @@ MayAnswer = Annotated[bool, Depends(may_answer_in_airflow)]
 
 
 def _viewer(
-    user: Annotated[Any, Depends(get_user)], may_change: MayChange, may_answer: MayAnswer
+    request: Request,
+    user: Annotated[Any, Depends(get_user)],
+    may_change: MayChange,
+    may_answer: MayAnswer,
 ) -> Viewer:
-    """Return who asks: the SimpleAuthManager's users have one role, those of FAB several."""
+    """Return who asks: the SimpleAuthManager's users have one role, those of FAB several. The top
+    bar of every page names them.
+    """
     found = getattr(user, "roles", None) or [getattr(user, "role", None)]
     roles = tuple(str(getattr(role, "name", role)) for role in found if role)
-    return Viewer(str(user.get_name()), roles, may_change, may_answer)
+    viewer = Viewer(str(user.get_name()), roles, may_change, may_answer)
+    request.state.viewer = viewer
+    return viewer
 
 
 CurrentViewer = Annotated[Viewer, Depends(_viewer)]
