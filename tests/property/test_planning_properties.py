@@ -85,6 +85,10 @@ def requests(draw: st.DrawFn, snapshot: ClusterSnapshot) -> PlanRequest:
     """A request of any kind. It may not fit: then the planner has to say so."""
     goal = draw(st.sampled_from(PLANNED_GOALS))
     named: tuple[int, ...] = ()
+    if goal is Goal.REPLACE_BROKERS:
+        old, new = draw(st.permutations(snapshot.registered_broker_ids))[:2]
+        scope = draw(scopes(snapshot, (old, new)))
+        return PlanRequest(goal, (old,), scope=scope, new_broker_ids=(new,))
     if goal in GOALS_WITH_BROKERS:
         named = snapshot.live_broker_ids[-draw(st.integers(1, 2)) :]
     elif goal is Goal.REPAIR and draw(st.booleans()):

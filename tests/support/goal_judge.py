@@ -114,7 +114,8 @@ class Case:
         if self.plan.goal is Goal.REPAIR:
             dead = {b for replicas in self.before.values() for b in replicas} - self.live
             return {b for b in dead & (self.named or dead) if self.plan.scope.may_touch_broker(b)}
-        return self.named if self.plan.goal is Goal.REMOVE_BROKERS else set()
+        empties = self.plan.goal in (Goal.REMOVE_BROKERS, Goal.REPLACE_BROKERS)
+        return self.named if empties else set()
 
     @cached_property
     def staying(self) -> list[int]:
@@ -236,6 +237,12 @@ def _complaints_by_goal(case: Case, move: Move, new: set[int]) -> dict[str, bool
             "moved though it stays": not set(move.removing) <= case.leaving,
             "could not end": could_not_end,
         }
+    if goal is Goal.REPLACE_BROKERS:
+        new_ids = dict(zip(case.plan.broker_ids, case.plan.new_broker_ids, strict=True))
+        return {
+            "not in place": after != tuple(new_ids.get(b, b) for b in move.replicas_before),
+            "could not end": could_not_end,
+        }
     if goal is Goal.LEADERS:
         return {"data moved": bool(new)}
     if goal is Goal.DEMOTE_BROKERS:
@@ -262,6 +269,7 @@ def _errors_of_goal(case: Case) -> list[str]:
     undone = {
         Goal.REMOVE_BROKERS: _left_on_leaving,
         Goal.REPAIR: _left_on_leaving,
+        Goal.REPLACE_BROKERS: _left_on_replaced,
         Goal.DEMOTE_BROKERS: _left_to_demoted,
         Goal.REPLICATION_FACTOR: _left_with_another_factor,
     }.get(case.plan.goal)
@@ -273,6 +281,13 @@ def _errors_of_goal(case: Case) -> list[str]:
 def _left_on_leaving(case: Case, key: TopicPartition) -> bool:
     dead = set(case.after[key]) - case.live - case.leaving  # beside such a one no copy could end
     return bool(set(case.after[key]) & case.leaving and case.could_take(key) and not dead)
+
+
+def _left_on_replaced(case: Case, key: TopicPartition) -> bool:
+    first, leader = case.before[key][0], case.leaders[key] or -1
+    may_lead = first == leader or all(map(case.plan.scope.may_touch_broker, (first, leader)))
+    dead = set(case.after[key]) - case.live - case.leaving
+    return bool(set(case.after[key]) & case.leaving and may_lead and not dead)
 
 
 def _left_to_demoted(case: Case, key: TopicPartition) -> bool:

@@ -154,6 +154,9 @@ BREAKERS = {
     "old_brokers_receive_nothing": plan_of(GOOD, brokers=(3,)),
     "removed_brokers_end_empty": plan_of(GOOD, goal=Goal.REMOVE_BROKERS, brokers=(1,)),
     "only_drained_replicas_move": plan_of(GOOD, goal=Goal.REMOVE_BROKERS, brokers=(3,)),
+    "replaced_in_place": plan_of(
+        GOOD, goal=Goal.REPLACE_BROKERS, brokers=(1,), new_broker_ids=(5,)
+    ),
     "only_dead_replicas_move": plan_of(GOOD, goal=Goal.REPAIR, brokers=()),
     "leaders_move_no_bytes": plan_of(GOOD, goal=Goal.DEMOTE_BROKERS, brokers=(1,)),
     "demoted_brokers_lead_nothing": plan_of(OTHER, goal=Goal.DEMOTE_BROKERS, brokers=(3,)),
@@ -266,6 +269,21 @@ def test_a_removed_broker_keeps_only_what_the_request_leaves_out_or_for_later() 
         )
         == set()
     )
+
+
+def test_replaced_brokers_give_their_place_and_keep_nothing() -> None:
+    snapshot = cluster("orders-0: 1 2 3\norders-1: 2 3 1\nsecret-0: 3 2", racks="1 2 3 4")
+    pair = {"brokers": (3,), "new_broker_ids": (4,)}
+    first, second = move("orders-0", "1 2 3", "1 2 4"), move("orders-1", "2 3 1", "2 4 1")
+    third = move("secret-0", "3 2", "4 2")
+    assert broken_of(snapshot, Goal.REPLACE_BROKERS, first, second, third, **pair) == set()
+    elsewhere = move("orders-1", "2 3 1", "4 2 1")
+    assert broken_of(snapshot, Goal.REPLACE_BROKERS, first, elsewhere, third, **pair) == {
+        "replaced_in_place"
+    }
+    assert broken_of(snapshot, Goal.REPLACE_BROKERS, first, second, **pair) == {"replaced_in_place"}
+    some = Scope(topics=("orders",))
+    assert broken_of(snapshot, Goal.REPLACE_BROKERS, first, second, scope=some, **pair) == set()
 
 
 def test_repair_replaces_dead_replicas_alone() -> None:

@@ -55,7 +55,7 @@ _GOALS = "\n".join(("goals:", *(f"  {goal:<20}{KINDS[goal].text}" for goal in PL
 # The field of a rebalance request, how it is typed, and what it is for.
 _OPTIONS = (
     ("goal", "GOAL", f"one of: {', '.join(PLANNED_GOALS)}"),
-    ("broker_ids", "7,8", "the brokers to add, to remove or to demote"),
+    ("broker_ids", "7,8", "the brokers to add, to remove or to demote; 3=9,4=10 to replace"),
     (
         "topics",
         "'orders-*,payments'",

@@ -78,6 +78,7 @@ class MoveReason(StrEnum):
     LEADERS = "leaders"  # leaders per broker, or per topic
     DRAIN = "drain"  # its broker is to be emptied
     REPAIR = "repair"  # its broker is dead
+    REPLACE = "replace"  # its broker gives its place to another one
     DEMOTE = "demote"  # its broker is to lead nothing
     REPLICATION_FACTOR = "replication-factor"
     PREFERRED = "preferred"  # another replica than the preferred one leads it now
@@ -362,6 +363,7 @@ class RebalancePlan:
     # Of the brokers and topics that its copies touch, sorted: what to go back to where there is no
     # ledger.
     settings_before: tuple[SettingBefore, ...] = ()
+    new_broker_ids: tuple[int, ...] = ()  # of replace-brokers: one for each of `broker_ids`
     undoes: str = ""  # the fingerprint of the plan that this one takes back
 
     @property
@@ -534,6 +536,7 @@ class RebalancePlan:
             "undoes": self.undoes,
             "settings_before": [list(setting) for setting in self.settings_before],
             "moves": [_move_content(move) for move in self.moves],
+            **({"new_broker_ids": list(self.new_broker_ids)} if self.new_broker_ids else {}),
         }
 
 

@@ -28,6 +28,7 @@ class Goal(StrEnum):
     REBALANCE = "rebalance"
     REPLICATION_FACTOR = "replication-factor"
     REPAIR = "repair"
+    REPLACE_BROKERS = "replace-brokers"
     IMPORTED = "imported"
 
 
@@ -76,6 +77,14 @@ KINDS: Final[Mapping[Goal, GoalKind]] = {
     ),
     Goal.REPAIR: GoalKind(
         "replicas on dead brokers are copied to other brokers", copies=True, restores=True
+    ),
+    Goal.REPLACE_BROKERS: GoalKind(
+        "the named brokers, dead or alive, give their place in each replica list to new ones",
+        brokers="that are replaced, each with its new one",
+        copies=True,
+        elects=True,
+        empties=True,
+        restores=True,
     ),
     Goal.IMPORTED: GoalKind("the targets of a reassignment JSON are reached", copies=True),
 }
@@ -131,6 +140,7 @@ class PlanRequest:
     scope: Scope = field(default_factory=Scope)
     budget: Budget = field(default_factory=Budget)
     replication_factor: int | None = None  # of the goal of that name
+    new_broker_ids: tuple[int, ...] = ()  # of replace-brokers: one for each of `broker_ids`
 
 
 # -- What somebody requests, from the command line, a Dag's form or an asset event
@@ -227,6 +237,7 @@ class RebalanceRequest:
     replication_factor: int | None = None
     bytes_tolerance_percent: int | None = None
     constraints: Constraints = field(default_factory=Constraints)  # beside those of the policy
+    new_broker_ids: tuple[int, ...] = ()
 
     def request(self, policy: BalancePolicy) -> PlanRequest:
         """Return the request under a policy; what is requested replaces what the policy says."""
@@ -237,6 +248,7 @@ class RebalanceRequest:
         return PlanRequest(
             goal=self.goal,
             broker_ids=self.broker_ids,
+            new_broker_ids=self.new_broker_ids,
             policy=replace(
                 policy, **{name: value for name, value in chosen.items() if value is not None}
             ),
@@ -290,9 +302,11 @@ def read_rebalance_request(
     if complaints:
         lines = [f"{len(complaints)} problems", *(f"  {complaint}" for complaint in complaints)]
         raise InputError(complaints[0] if len(complaints) == 1 else "\n".join(lines))
+    broker_ids, new_broker_ids = read.get("broker_ids") or ((), ())
     return RebalanceRequest(
         goal=read["goal"],
-        broker_ids=read.get("broker_ids") or (),
+        broker_ids=broker_ids,
+        new_broker_ids=new_broker_ids,
         scope=Scope(
             topics=read.get("topics") or (),
             excluded_topics=read.get("excluded_topics") or (),
@@ -321,6 +335,19 @@ def read_broker_ids(value: object, where: str) -> tuple[int, ...]:
     if len(parts) != len(_parts(value)) or not all(_BROKER_ID.fullmatch(part) for part in parts):
         raise InputError(f"{where} {value!r}: write broker ids like 7,8")
     return tuple(int(part) for part in parts)
+
+
+def _replaced_brokers(value: object, where: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the brokers of `7,8`, or of `3=9,4=10` with the new ones, in order of their ids."""
+    pairs = [str(part).partition("=") for part in _parts(value)]
+    if not any(equals for _, equals, _ in pairs):
+        return read_broker_ids(value, where), ()
+    if not all(equals for _, equals, _ in pairs):
+        raise InputError(f"{where} {value!r}: write each broker with its new one, like 3=9,4=10")
+    old = read_broker_ids([old for old, _, _ in pairs], where)
+    new = read_broker_ids([new for _, _, new in pairs], where)
+    ordered = sorted(zip(old, new, strict=True))
+    return tuple(one for one, _ in ordered), tuple(other for _, other in ordered)
 
 
 def _patterns(value: object, where: str) -> tuple[str, ...]:
@@ -380,7 +407,7 @@ def _assignments(value: object, where: str, form: str) -> list[tuple[str, list[s
 
 _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "goal": _goal,
-    "broker_ids": read_broker_ids,
+    "broker_ids": _replaced_brokers,
     "topics": _patterns,
     "excluded_topics": _patterns,
     "only_broker_ids": read_broker_ids,

@@ -40,7 +40,8 @@ from counterpoise.model.setting import TOPIC_PATTERN
 _LOGGER = safe_logger(__name__)
 _SETTINGS_VARIABLES: Final = ("COUNTERPOISE_CONFIG", "COUNTERPOISE_HOME")
 _MAX_BROKER_ID: Final = 2**31 - 1
-_BROKER_IDS: Final = r"^\s*([0-9]{1,10}\s*(,\s*[0-9]{1,10}\s*)*)?$"
+_BROKER: Final = r"[0-9]{1,10}\s*(=\s*[0-9]{1,10}\s*)?"
+_BROKER_IDS: Final = rf"^\s*({_BROKER}(,\s*{_BROKER})*)?$"
 _NUMBER: Final = r"\s*[0-9]+(\.[0-9]+)?\s*"
 _BYTES: Final = rf"^{_NUMBER}([kKmMgGtT]i?)?[bB]\s*$"
 
@@ -62,7 +63,8 @@ def rebalance_form() -> dict[str, Any]:
             items={"type": "integer", "minimum": 0, "maximum": _MAX_BROKER_ID},
             pattern=_BROKER_IDS,
             title=FORM_TITLES["broker_ids"],
-            description="to add, to remove or to demote, like 7, 8; empty for all other goals",
+            description="to add, to remove or to demote, like 7, 8; to replace, like 3=9, 4=10; "
+            "empty for all other goals",
         ),
         "topics": Param(
             None,

@@ -314,7 +314,7 @@ def _cordoned_log_dirs(result: PlanningResult) -> str:
 
 def _leaders_uneven(result: PlanningResult) -> str:
     counts = result.leader_counts[result.roles.leading]
-    if np.ptp(counts) <= 1:
+    if result.goal.keeps_order or np.ptp(counts) <= 1:
         return ""
     idle_count = int((counts == 0).sum())
     idle = ""

@@ -68,6 +68,7 @@ def explain(result: PlanningResult) -> RebalancePlan:
         snapshot_id=snapshot.snapshot_id,
         goal=request.goal,
         broker_ids=tuple(sorted(request.broker_ids)),
+        new_broker_ids=request.new_broker_ids,
         policy_digest=request.policy.digest,
         moves=moves,
         reason="" if moves else _reason_for_empty_plan(result),

@@ -201,9 +201,7 @@ class Placement:
 
     def racks_missing(self, staying: Flags) -> Ints:
         """Return, per partition, on how many more racks the brokers that stay would allow it."""
-        racks = np.sort(self.racks_by_position[self.replicas], axis=1)
-        is_new_rack = (racks[:, 1:] != racks[:, :-1]) & (racks[:, 1:] >= 0)
-        racks_held = (racks[:, 0] >= 0).astype(np.int64) + is_new_rack.sum(axis=1)
+        racks_held = count_racks(self.racks_by_position, self.replicas)
         racks_available = len(np.unique(self.cluster.racks[staying]))
         racks_possible = np.minimum(self.replica_counts, racks_available)
         return np.asarray(np.maximum(0, racks_possible - racks_held))
@@ -328,6 +326,13 @@ class Placement:
         counts = (self.replicas[replicas.partitions] >= 0).sum(axis=1)
         keeps_old_one = self.new_replicas_after(replicas) < counts
         return np.asarray(keeps_old_one | (counts == 1))
+
+
+def count_racks(racks: Ints, replicas: Ints) -> Ints:
+    """Return on how many racks each partition is; `racks` has -1 for a broker that has none."""
+    ordered = np.sort(racks[replicas], axis=1)
+    is_new_rack = (ordered[:, 1:] != ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    return np.asarray((ordered[:, 0] >= 0).astype(np.int64) + is_new_rack.sum(axis=1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -198,6 +198,9 @@ def _with_leaders(result: PlanningResult) -> FinalAssignment:
     """
     cluster = result.cluster
     goal = result.goal
+    if goal.keeps_order:
+        placed, before = result.after.replicas, result.after.original
+        return FinalAssignment(cluster, before, placed, (placed != before).any(axis=1))
     leaders = result.after.replicas[:, 0].copy()
     is_free = np.zeros(cluster.partition_count, dtype=np.bool_)
     for part, of_part, candidates in zip(

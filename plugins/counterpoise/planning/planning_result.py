@@ -83,6 +83,7 @@ class PlanningGoal:
     evens_replicas: ClassVar[bool] = False  # also where it does so only with what it moves anyway
     copies_for_traffic: ClassVar[bool] = False  # also what nothing else asks for
     moves_replicas: ClassVar[bool] = True
+    keeps_order: ClassVar[bool] = False  # replica lists stay as placed: no leader is chosen
     shares_scope: ClassVar[bool] = False  # even are the topics of the request, not the cluster
     copy_reason: ClassVar[MoveReason | None] = None  # of every copy; None where it is evenness
 

@@ -73,6 +73,10 @@ def _check_brokers_given(goal: PlanningGoal, request: PlanRequest) -> None:
         raise InputError(
             f"goal {request.goal} needs the brokers {which_brokers}; name them, like --brokers 7,8"
         )
+    if (request.goal is Goal.REPLACE_BROKERS) != bool(request.new_broker_ids):
+        raise InputError(
+            "goal replace-brokers alone takes each broker with its new one, like --brokers 3=9,4=10"
+        )
     if request.goal not in GOALS_WITH_BROKERS | {Goal.REPAIR} and request.broker_ids:
         was = verb(len(request.broker_ids), "was", "were")
         raise InputError(
@@ -93,13 +97,14 @@ def _check_brokers_given(goal: PlanningGoal, request: PlanRequest) -> None:
 def _check_registered(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
     """Check that brokers are registered.
 
-    Those that only stand in replica lists can only be repaired.
+    Those that only stand in replica lists can only be repaired or replaced.
     """
     unknown = sorted(set(request.broker_ids) - set(snapshot.registered_broker_ids))
     if not unknown:
         return
     in_replica_lists = _brokers_of_replicas(snapshot)
-    if request.goal is Goal.REPAIR and in_replica_lists >= set(unknown):
+    has_lost = request.goal in (Goal.REPAIR, Goal.REPLACE_BROKERS)
+    if has_lost and in_replica_lists >= set(unknown):
         return
     hint = ""
     if still_listed := sorted(in_replica_lists & set(unknown)):

@@ -48,6 +48,7 @@ def plan_without(
     wanted = set(scope.broker_ids) - named
     if rebalance_request.goal is Goal.ADD_BROKERS:
         wanted |= named
+    wanted |= set(rebalance_request.new_broker_ids)
     _refuse(snapshot.cluster, kept_empty, wanted)
     left_out = [
         broker_id

@@ -328,6 +328,23 @@ def only_drained_replicas_move(checked: CheckedPlan) -> Iterator[Complaint]:
             yield about(move, what)
 
 
+def replaced_in_place(checked: CheckedPlan) -> Iterator[Complaint]:
+    """Require the replica lists of before with new ids, and none of the old ones elsewhere."""
+    if checked.plan.goal is not Goal.REPLACE_BROKERS:
+        return
+    new_ids = dict(zip(checked.plan.broker_ids, checked.plan.new_broker_ids, strict=False))
+    for move in checked.plan.moves:
+        wanted = tuple(new_ids.get(one, one) for one in move.replicas_before)
+        if move.replicas_after != wanted:
+            yield about(move, f"would be {list(move.replicas_after)}, not {list(wanted)}")
+    if checked.plan.deferred.partitions:
+        return
+    for name, row in _rows_with(checked, checked.named).items():
+        may_change = _may_change(checked, row) and not checked.is_left_to_repair(row)
+        if may_change and name not in checked.rows:
+            yield Complaint(str(name), f"{name} keeps a broker that is replaced")
+
+
 def only_dead_replicas_move(checked: CheckedPlan) -> Iterator[Complaint]:
     if checked.plan.goal is not Goal.REPAIR:
         return
@@ -680,6 +697,7 @@ RULES: Final[tuple[Rule, ...]] = (
     old_brokers_receive_nothing,
     removed_brokers_end_empty,
     only_drained_replicas_move,
+    replaced_in_place,
     only_dead_replicas_move,
     leaders_move_no_bytes,
     demoted_brokers_lead_nothing,

@@ -55,6 +55,7 @@ MOVE_REASON_TEXTS: Final[Mapping[MoveReason, str]] = {
     MoveReason.TRAFFIC: "evens traffic",
     MoveReason.LEADERS: "evens leaders",
     MoveReason.DRAIN: "empties a broker",
+    MoveReason.REPLACE: "replaces a broker",
     MoveReason.REPAIR: "replaces a dead replica",
     MoveReason.DEMOTE: "takes leadership away",
     MoveReason.REPLICATION_FACTOR: "changes the replication factor",
@@ -207,6 +208,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     policy_digest: str
     goal: Goal
     brokers: tuple[int, ...]
+    new_broker_ids: tuple[int, ...]
     scope: Scope
     budget: Budget
     replication_factor: int | None
@@ -427,8 +429,11 @@ class PlanView(Struct, frozen=True, kw_only=True):
 
 
 def goal_in_words(plan: RebalancePlan | PlanView) -> str:
-    """Return `add-brokers 4, 5`."""
-    brokers = plan.brokers if isinstance(plan, PlanView) else plan.broker_ids
+    """Return `add-brokers 4, 5`, or `replace-brokers 3=9`."""
+    brokers: Sequence[object] = plan.brokers if isinstance(plan, PlanView) else plan.broker_ids
+    if plan.new_broker_ids:
+        pairs = zip(brokers, plan.new_broker_ids, strict=False)
+        brokers = [f"{old}={new}" for old, new in pairs]
     return f"{plan.goal} {join_ids(brokers)}".rstrip()
 
 
