@@ -19,8 +19,7 @@ from rich.text import Text
 from counterpoise.cli.common import SafeRenderable
 from counterpoise.cli.tables import table
 from counterpoise.model.run_progress import RunProgress
-from counterpoise.model.words import pluralize
-from counterpoise.units import format_bytes, format_rate, format_seconds
+from counterpoise.units import format_bytes, format_rate
 from counterpoise.views.now import RunNow
 
 LINKS_SHOWN: Final = 8
@@ -50,7 +49,7 @@ class Display:
     def show(self, shown: RunNow) -> None:
         if self._live:
             self._live.update(Group(*map(SafeRenderable, picture(shown))), refresh=True)
-        elif (text := in_words(shown)) != self._shown:
+        elif (text := shown.in_words) != self._shown:
             self._shown = text
             self._console.print(text, markup=False, soft_wrap=True)
 
@@ -61,22 +60,15 @@ class Display:
             self._console.print(text, markup=False, soft_wrap=True)
 
 
-def in_words(shown: RunNow) -> str:
-    """Return a line like `24 %: 1.2 GB of 5.0 GB, 12 of 40 partitions, 8 in flight, 15.0 MB/s in
-    all, ..., 3 min left; copies 8 partitions, for 2 min`.
-    """
-    return "; ".join([*_figures(shown), shown.sentence])
-
-
 def picture(shown: RunNow) -> list[RenderableType]:
     found = shown.run_progress
     if found is None:
-        return [Text(in_words(shown))]
+        return [Text(shown.in_words)]
     head = Table.grid(padding=(0, 1))
     bar = ProgressBar(total=1.0, completed=found.progress.share, width=_BAR_WIDTH)
     head.add_row(Text(shown.run.state, style="bold"), bar)
     sentence = Text(shown.sentence, style="" if shown.seconds_left else "yellow")
-    parts: list[RenderableType] = [head, *map(Text, _figures(shown)), sentence]
+    parts: list[RenderableType] = [head, *map(Text, shown.figures), sentence]
     if found.links and shown.is_driven:
         parts.append(links_table(found))
     return parts
@@ -100,20 +92,3 @@ def links_table(run_progress: RunProgress) -> Table:
         bytes_left = format_bytes(sum(link.bytes_left for link in others))
         rows.add_row("", f"and {len(others)} more", str(move_count), bytes_left, "")
     return rows
-
-
-def _figures(shown: RunNow) -> list[str]:
-    """Return how far a run is; how fast, while somebody observes that."""
-    found = shown.run_progress
-    if found is None:
-        return []
-    figures = [found.progress.in_words]
-    if found.links and shown.is_under_way and shown.is_driven:
-        figures.append(found.speed_in_words)
-        if shown.seconds_left:
-            figures.append(f"{format_seconds(shown.seconds_left)} left")
-    remarks = [", ".join(figures)]
-    if found.back_off_level and shown.is_under_way:
-        steps = pluralize(found.back_off_level, "step")
-        remarks.append(f"slowed down by {steps}, because partitions outside the plan suffered")
-    return remarks

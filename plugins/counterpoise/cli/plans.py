@@ -65,8 +65,7 @@ def print_warnings(console: Console, warnings: Sequence[str]) -> None:
 def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, report: str) -> None:
     """Print how a run of the plan ended."""
     run = status.run
-    reason = f": {run.reason}" if run.reason else ""
-    console.print(f"run {run.run_id} is {run.state}{reason}", markup=False, style="bold")
+    console.print(f"run {run.run_id} is {run.in_words}", markup=False, style="bold")
     if run.state is RunState.DONE:
         view = PlanView.of(plan)
         _print_brokers(console, view)

@@ -15,7 +15,7 @@ from counterpoise.cli.common import (
     print_json,
     stderr_console,
 )
-from counterpoise.cli.following import Display, in_words, links_table
+from counterpoise.cli.following import Display, links_table
 from counterpoise.cli.repeating import repeat
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.installation import Installation, open_installation
@@ -112,8 +112,7 @@ def follow(installation: Installation, run: Run, console: Console) -> int:
             return _REFRESH_SECONDS if shown.is_under_way else None
 
         repeat(refresh, display.log)
-    reason = f": {run.reason}" if run.reason else ""
-    console.print(f"run {run.run_id} is {run.state}{reason}", markup=False, soft_wrap=True)
+    console.print(f"run {run.run_id} is {run.in_words}", markup=False, soft_wrap=True)
     return 0 if run.state is RunState.DONE else 1
 
 
@@ -166,7 +165,7 @@ def _print_run(status: RunStatus, arguments: argparse.Namespace, console: Consol
         return
     tables.print_runs(console, [shown])
     if status.run_progress:
-        console.print(in_words(status.doing), markup=False, soft_wrap=True)
+        console.print(status.doing.in_words, markup=False, soft_wrap=True)
         if status.is_under_way and status.doing.is_driven and status.run_progress.links:
             console.print(links_table(status.run_progress))
     for key in status.pending_restores:

@@ -13,10 +13,11 @@ from rich.text import Text
 
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.evenness import Evenness, evenness
+from counterpoise.model.run import UNDER_WAY_STATES
 from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import pluralize
 from counterpoise.services import snapshots
-from counterpoise.units import format_bytes
+from counterpoise.units import format_bytes, format_rate, format_seconds
 from counterpoise.views.run import RunStatusView
 
 
@@ -84,18 +85,41 @@ def print_runs(console: Console, runs: Sequence[RunStatusView]) -> None:
             markup=False,
         )
         return
-    rows = table("run", "state", "opened (UTC)", "decision", ("moves", "right"), "why")
+    figures = [("moves", "right"), ("copied", "right")]
+    if moves := any(map(_moves_now, runs)):
+        figures += [("rate", "right"), ("time left", "right")]
+    rows = table("run", "state", *figures, "opened (UTC)", "decision", "why")
     for run in runs:
-        moves = f"{run.moves_done}/{run.moves_submitted}" if run.moves_submitted else "-"
         rows.add_row(
             run.run_id,
             run.state,
+            *_how_far(run),
+            *(_how_fast(run) if moves else ()),
             f"{run.opened_at:%Y-%m-%d %H:%M}",
             Text(f"{run.decision} by {run.decided_by}" if run.decision else "-"),
-            moves,
             Text(run.reason),
         )
     console.print(rows)
+
+
+def _moves_now(run: RunStatusView) -> bool:
+    return run.state in UNDER_WAY_STATES and run.progress is not None and run.progress.is_driven
+
+
+def _how_far(run: RunStatusView) -> tuple[str, str]:
+    """Return the moves that are done, and the share that is copied."""
+    if found := run.progress:
+        return f"{found.moves_done}/{found.moves_total}", f"{found.share * 100:.0f} %"
+    return f"{run.moves_done}/{run.moves_submitted}" if run.moves_submitted else "-", "-"
+
+
+def _how_fast(run: RunStatusView) -> tuple[str, str]:
+    """Return what is copied now, and for how long yet; of a run that nobody drives neither."""
+    found = run.progress
+    if found is None or not _moves_now(run):
+        return "-", "-"
+    left = "not known" if found.seconds_left is None else format_seconds(found.seconds_left)
+    return format_rate(found.bytes_per_second), left
 
 
 def table(*columns: str | tuple[str, str]) -> Table:

@@ -64,6 +64,32 @@ class RunNow:
             f"execute PLAN` goes on with it; when it was observed last: {does}"
         )
 
+    @property
+    def figures(self) -> list[str]:
+        """Return how far it is, and how fast while somebody observes that; then whether it slowed
+        itself down.
+        """
+        found = self.run_progress
+        if found is None:
+            return []
+        figures = [found.progress.in_words]
+        if found.links and self.is_under_way and self.is_driven:
+            figures.append(found.speed_in_words)
+            if self.seconds_left:
+                figures.append(f"{format_seconds(self.seconds_left)} left")
+        lines = [", ".join(figures)]
+        if found.back_off_level and self.is_under_way:
+            steps = pluralize(found.back_off_level, "step")
+            lines.append(f"slowed down by {steps}, because partitions outside the plan suffered")
+        return lines
+
+    @property
+    def in_words(self) -> str:
+        """Return a line like `24 %: 1.2 GB of 5.0 GB, 12 of 40 partitions, 8 in flight, 15.0 MB/s
+        in all, ..., 3 min left; copies 8 partitions, for 2 min`.
+        """
+        return "; ".join([*self.figures, self.sentence])
+
     def _does(self, found: RunProgress) -> str:
         activity = found.activity
         if activity is None:
