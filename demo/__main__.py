@@ -6,6 +6,7 @@ until somebody approves.
 """
 
 import argparse
+import logging
 import signal
 import sys
 from collections.abc import Sequence
@@ -28,16 +29,15 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, _end)
     terminal = Terminal()
     place = Place.new(options.directory)
-    terminal.title(
-        f"Counterpoise: the main job on a real Kafka. All files are in {place.directory}"
-    )
+    logging.basicConfig(filename=place.directory / "demo.log")
+    terminal.note(f"the main job on a real Kafka, in five minutes; files: {place.directory}")
     try:
         with Demo(place, terminal) as demo:
             result = run_steps(demo, approve=options.approve)
             if options.keep:
                 _stay(demo)
     except CounterpoiseError as error:
-        terminal.important("The demo failed", [str(error), f"logs: {place.directory}"])
+        terminal.block("The demo failed", [str(error), f"logs: {place.directory}"])
         return error.exit_code
     except KeyboardInterrupt:
         terminal.note("interrupted; everything that was started has ended")
@@ -69,14 +69,13 @@ def _stay(demo: Demo) -> None:
         f"{user} / {demo.airflow.password(user)}" for user in ("admin", "alice", "bob", "viewer")
     ]
     lines = [
-        f"Airflow: {demo.airflow.base_url}",
+        f"{demo.airflow.base_url}/counterpoise/fleet",
         *users,
-        f"reports: {demo.airflow.base_url}/counterpoise/reports",
         f"Kafka: {demo.kafka.bootstrap_string}",
-        *demo.place.command_line_help,
+        f"{demo.place.command_line} --help",
         "Ctrl-C ends everything.",
     ]
-    demo.terminal.important("Still running", lines)
+    demo.terminal.block("Still running", lines)
     try:
         signal.pause()
     except KeyboardInterrupt:

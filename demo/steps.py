@@ -14,6 +14,7 @@ Limits: one demo object runs the steps once, in this order.
 """
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -23,6 +24,9 @@ from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import Run, RunState
+from counterpoise.model.words import join_ids
+from counterpoise.units import format_bytes
+from counterpoise.views.plan import PlanView
 from demo import load
 from demo.figures import BrokerFigures, broker_figures, copied_bytes, set_throttles
 from demo.place import APPROVER, CLUSTER, RATE, ROOT, Place
@@ -37,6 +41,7 @@ MOVE_TIMEOUT_SECONDS = 900.0
 POLL_SECONDS = 1.0
 NEW_BROKER = 4
 RECORDS_PER_SECOND = 50
+BROKER_SETTINGS = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 
 
 class DemoFailedError(CounterpoiseError):
@@ -110,84 +115,96 @@ class Demo:
 
     def start_kafka(self) -> None:
         """Run step 1: three brokers in three racks, uneven topics, a steady producer."""
-        self.terminal.step(1, "A real Kafka: three brokers, three racks, uneven leaders and sizes")
-        with self.terminal.busy("Starting three brokers"):
-            kafka = LocalKafka(self.place.kafka, brokers_in_racks("rack-a", "rack-b", "rack-c"))
+        with self.terminal.doing("three brokers start", "160 MB of records, Airflow") as doing:
+            specs = brokers_in_racks("rack-a", "rack-b", "rack-c")
+            kafka = LocalKafka(self.place.kafka, specs, BROKER_SETTINGS)
             self._kafka = self._stack.enter_context(kafka)
-        with self.terminal.busy(f"Writing {load.TOTAL_MEGABYTES} MB of records, 3 replicas each"):
+            doing("topics are filled")
             create_topics(kafka.bootstrap_string, load.topics())
             for topic in load.MEGABYTES:
                 fill(kafka.bootstrap_string, topic, load.partition_bytes(topic))
         producer = SteadyProducer(kafka.bootstrap_string, load.BUSY_TOPIC, RECORDS_PER_SECOND)
         self._producer = self._stack.enter_context(producer)
         self.terminal.note(
-            f"a producer keeps writing {RECORDS_PER_SECOND} records per second to {load.BUSY_TOPIC}"
+            f"Kafka: 3 brokers in 3 racks, {load.TOTAL_MEGABYTES} MB, 3 replicas each; broker 1 "
+            f"leads two thirds; {load.BUSY_TOPIC} gets {RECORDS_PER_SECOND} records per second"
         )
 
     def start_airflow(self) -> None:
         """Run step 2: Airflow with this repository's Dags and plugins."""
-        self.terminal.step(2, "Airflow: api-server, scheduler, dag-processor, triggerer")
         (dead_port,) = free_ports(1)
         dead = f"127.0.0.1:{dead_port}"
         variables = self.place.configure(bootstrap=f"{dead},{self.kafka.bootstrap_string}")
         airflow = LocalAirflow(
             self.place.airflow, dags=ROOT / "dags", plugins=ROOT / "plugins", environment=variables
         )
-        with self.terminal.busy("Starting Airflow"):
+        with self.terminal.doing("Airflow starts (half a minute)", "a snapshot, its report"):
             self._airflow = self._stack.enter_context(airflow)
         self._api = airflow.api("admin")
         self._stack.callback(self._api.close)
         self._installation = self._stack.enter_context(open_installation(environment=variables))
-        self.terminal.note(
-            f"Airflow is at {airflow.base_url}; the bootstrap list starts with {dead}, "
-            "where no broker listens"
-        )
-        self.terminal.important(
-            "For the command line, in another shell", self.place.command_line_help
-        )
+        lines = [
+            f"{airflow.base_url}/counterpoise/fleet",
+            f"login: {self.login}",
+            f"or type: {self.place.command_line} audit --cluster {CLUSTER}",
+            f"Its first bootstrap address, {dead}, is dead on purpose: another one answers.",
+        ]
+        self.terminal.block("Look at the cluster", lines)
+
+    @property
+    def login(self) -> str:
+        return f"{APPROVER} / {self.airflow.password(APPROVER)}"
 
     def take_snapshot(self) -> None:
         """Run step 3: the first snapshot, then the Spark job and the leader-balance report."""
-        self.terminal.step(3, "A snapshot of the cluster, and how even its leaders are")
         with self.installation.reader(CLUSTER) as reader:
             self.throttles_before = tuple(set_throttles(reader))
-        self._run_snapshot_round()
+        self._run_snapshot_round("broker 4 joins, a plan for it, your answer (two minutes)")
         with self.installation.reader(CLUSTER) as reader:
             self.before = broker_figures(reader)
-        self.terminal.figures("The cluster in the snapshot", self.before)
-        self.terminal.note(
-            f"report with charts: {self.place.reports / CLUSTER / 'leader-balance.html'}"
-        )
+        leaders = [row.leader_count for row in self.before]
+        self.terminal.note(f"report: brokers 1, 2, 3 lead {join_ids(leaders)} partitions")
 
     def add_broker(self) -> PendingApproval:
         """Run step 4: an empty broker joins; the next snapshot leads to a plan for approval."""
-        self.terminal.step(
-            4, "A fourth broker joins; a plan is made and validated, and waits for approval"
-        )
-        with self.terminal.busy(f"Starting broker {NEW_BROKER} in rack-d"):
+        then = "a snapshot, a plan, your answer"
+        with self.terminal.doing(f"broker {NEW_BROKER} starts in rack-d, empty", then):
             self.kafka.add_broker(NEW_BROKER, "rack-d")
         known = {run.run_id for run in self.api.dag_runs("kafka_rebalance")}
-        self._run_snapshot_round()
-        with self.terminal.busy("Planning and validating"):
+        self._run_snapshot_round("a plan, your answer (one minute)")
+        with self.terminal.doing("a plan is made and validated", "your answer"):
             run = self.api.wait_for_new_run(
                 "kafka_rebalance", known, ROUND_TIMEOUT_SECONDS, partition_key=CLUSTER
             )
             approval = self.api.wait_for_approval(run.dag_id, run.run_id, ROUND_TIMEOUT_SECONDS)
-        self.terminal.markdown(approval.body)
-        page = self.api.approval_page(approval.dag_id, approval.run_id, approval.task_id)
-        login = f"{APPROVER} / {self.airflow.password(APPROVER)}"
-        run_id = self._newest_run().run_id
-        plan_page = f"{self.airflow.base_url}/counterpoise/runs/{run_id}/plan"
-        lines = [plan_page, f"login: {login}", f"Airflow's own page leads there, too: {page}"]
-        self.terminal.important("Approve or reject here", lines)
+        self._ask(approval)
         return approval
+
+    def _ask(self, approval: PendingApproval) -> None:
+        """Print the question, in ten lines at most, with the one page where it is answered."""
+        run_id = self._newest_run().run_id
+        plan = self.installation.run_and_plan(run_id)[1]
+        view = PlanView.of(plan)
+        lines = [
+            f"{approval.subject}. No plan for this copies less than "
+            f"{format_bytes(plan.lower_bound.bytes)}.",
+            *(
+                f"{measure.change_in_words(view.brokers_before_and_after)} per broker"
+                for measure in view.measures[:3]
+            ),
+            "Nothing moves before your answer; a no, or none in an hour, leaves all as it is.",
+            "",
+            f"{self.airflow.base_url}/counterpoise/runs/{run_id}",
+            f"login: {self.login}",
+        ]
+        self.terminal.block("Approve or reject?", lines)
 
     def approve(self, approval: PendingApproval) -> None:
         """Approve by the API, as a person would on the page, at the rate of the policy."""
-        with self.terminal.busy("Approving by the API"):
-            approver = self.airflow.api(APPROVER)
-            approver.approve(approval, "broker 4 joined (approved by the demo)", RATE)
-            approver.close()
+        approver = self.airflow.api(APPROVER)
+        approver.approve(approval, "broker 4 joined (approved by the demo)", RATE)
+        approver.close()
+        self.terminal.note(f"approved by {APPROVER} over the API, at {RATE} (APPROVE=yes)")
 
     def wait_for_response(self, approval: PendingApproval) -> None:
         """Wait until a person has responded, or time is up, which rejects the plan."""
@@ -195,7 +212,7 @@ class Demo:
         def has_response() -> bool | None:
             return None if self.api.pending_approvals(approval.dag_id, approval.run_id) else True
 
-        with self.terminal.busy("Waiting for a response on the page"):
+        with self.terminal.doing("waits for your answer on that page", "the move, half a minute"):
             self.api.wait_for(has_response, "a response", timeout_seconds=2 * 3600)
 
     def move(self, approval: PendingApproval) -> DemoResult:
@@ -203,9 +220,6 @@ class Demo:
 
         Raises DemoFailedError when the Dag run failed.
         """
-        self.terminal.step(
-            5, "Moving with a throttle, electing leaders, verifying, restoring every config"
-        )
         run = self._newest_run()
         plan = self.installation.run_and_plan(run.run_id)[1]
         self._watch(approval, plan)
@@ -216,13 +230,13 @@ class Demo:
         self._print_result(result)
         return result
 
-    def _run_snapshot_round(self) -> None:
+    def _run_snapshot_round(self, then: str) -> None:
         """Trigger kafka_snapshot, and wait for the kafka_leader_balance run that it leads to."""
         known = {run.run_id for run in self.api.dag_runs("kafka_leader_balance")}
-        with self.terminal.busy("kafka_snapshot"):
+        with self.terminal.doing("kafka_snapshot reads the cluster", then) as doing:
             run_id = self.api.trigger("kafka_snapshot")
             self._expect_success("kafka_snapshot", run_id)
-        with self.terminal.busy("kafka_leader_balance: the Spark job, then the report"):
+            doing("kafka_leader_balance counts with Spark, and writes the report")
             run = self.api.wait_for_new_run("kafka_leader_balance", known, ROUND_TIMEOUT_SECONDS)
             self._expect_success("kafka_leader_balance", run.run_id)
 
@@ -236,21 +250,23 @@ class Demo:
     def _watch(self, approval: PendingApproval, plan: RebalancePlan) -> None:
         """Show copied bytes and running tasks until the Dag run has ended."""
         deadline = time.monotonic() + MOVE_TIMEOUT_SECONDS
+        total = format_bytes(plan.copied_bytes)
+        then = "every setting as before, the figures of before and after"
         with (
             self.installation.reader(CLUSTER) as reader,
-            self.terminal.progress("Moving", plan.copied_bytes) as bar,
+            self.terminal.doing("the run begins", then) as doing,
         ):
             while True:
                 state = self.api.dag_run(approval.dag_id, approval.run_id).state
                 if state in FINAL_RUN_STATES:
                     break
                 self.airflow.check()
-                bar(copied_bytes(reader, plan), self._running_tasks(approval))
+                copied = f": {format_bytes(copied_bytes(reader, plan))} of {total} copied"
+                doing(f"kafka_rebalance: {self._running_tasks(approval)}", copied)
                 if time.monotonic() > deadline:
                     message = f"the Dag run is still {state} after {MOVE_TIMEOUT_SECONDS:g} s"
                     raise DemoFailedError(f"{message}; logs are in {self.place.airflow}")
                 time.sleep(POLL_SECONDS)
-            bar(copied_bytes(reader, plan), "done")
 
     def _running_tasks(self, approval: PendingApproval) -> str:
         states = self.api.task_states(approval.dag_id, approval.run_id)
@@ -274,20 +290,22 @@ class Demo:
             )
 
     def _print_result(self, result: DemoResult) -> None:
-        self.terminal.before_and_after(result.before, result.after)
-        if result.run.state is RunState.DONE:
-            self.terminal.copied(result.plan)
-        else:
-            self.terminal.note(f"the plan was {result.run.state}; the cluster was not changed")
+        """Print five lines: what was done, each broker before and after, what is left, where."""
+        was_done = result.run.state is RunState.DONE
+        copied = f"{format_bytes(result.plan.copied_bytes)} copied" if was_done else "nothing moved"
         are_restored = result.throttles == result.throttles_before
-        throttles = "as before" if are_restored else "NOT as before"
-        self.terminal.note(
-            f"throttle configs are {throttles} ({len(result.throttles)} set); "
-            f"ongoing reassignments: {result.ongoing_reassignments}; "
-            f"records that the producer could not write: {result.lost_records}"
-        )
-        for name in self.installation.archive.report_names():
-            self.terminal.note(f"report: {self.place.reports / name}")
+        settings = "every throttle setting as before" if are_restored else "SETTINGS LEFT BEHIND"
+        lines = [
+            f"run {result.run.run_id} is {result.run.state}: {copied}",
+            f"leaders of brokers 1 to {NEW_BROKER}: "
+            f"{_per_broker(result, lambda row: str(row.leader_count))}",
+            f"replicas: {_per_broker(result, lambda row: str(row.replica_count))}; "
+            f"bytes: {_per_broker(result, lambda row: format_bytes(row.size_bytes))}",
+            f"{settings}; {result.ongoing_reassignments} reassignments under way; "
+            f"{result.lost_records} records lost meanwhile",
+            f"look back: {self.place.command_line} status {result.run.run_id}",
+        ]
+        self.terminal.block(f"Done in {self.terminal.minutes} minutes", lines)
 
     def _failure_of(self, dag_id: str, run_id: str) -> str:
         states = self.api.task_states(dag_id, run_id)
@@ -300,3 +318,9 @@ class Demo:
         map_index = int(index.rstrip("]")) if index else -1
         lines = self.api.task_log(dag_id, run_id, task_id, map_index).splitlines()
         return "\n".join(line for line in lines if "error" in line.lower())[-2000:]
+
+
+def _per_broker(result: DemoResult, figure: Callable[[BrokerFigures], str]) -> str:
+    """Return one figure of each broker before and after, like `31, 8, 7 → 12, 11, 12, 11`."""
+    before, after = (", ".join(map(figure, rows)) for rows in (result.before, result.after))
+    return f"{before} → {after}"

@@ -101,7 +101,7 @@ def test_from_a_skewed_cluster_to_an_even_one_with_a_yes_in_between(place: Place
 
 
 def check_balance_report(place: Place) -> None:
-    html = (place.reports / CLUSTER / "leader-balance.html").read_text()
+    html = (place.store / "reports" / CLUSTER / "leader-balance.html").read_text()
     assert html.count("<svg") >= 2
     assert "<script" not in html
 
@@ -173,7 +173,7 @@ def check_dag_runs(demo: Demo) -> None:
         "fresh_snapshot",
     }
     assert states == {**dict.fromkeys({*stages, "verdict"}, "success"), "repeat": "skipped"}
-    rounds = list((demo.place.directory / "store" / "results" / "rounds").glob("*.json"))
+    rounds = list((demo.place.store / "results" / "rounds").glob("*.json"))
     snapshots = [
         s["snapshot_id"]
         for finished in rounds

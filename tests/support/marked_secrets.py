@@ -39,10 +39,12 @@ _SAMPLE_SECONDS: Final = 0.1
 class MarkedKafka(LocalKafka):
     """A cluster whose brokers have a listener that asks for a marked password, as well."""
 
-    def __init__(self, directory: Path, brokers: Sequence[BrokerSpec]) -> None:
+    def __init__(
+        self, directory: Path, brokers: Sequence[BrokerSpec], settings: Mapping[str, str]
+    ) -> None:
         asking = [replace(spec, listeners=(_listener(),)) for spec in brokers]
         properties = security.sasl(asking[0].listeners[0], {_USER: _KAFKA_PASSWORD})
-        super().__init__(directory, asking, properties)
+        super().__init__(directory, asking, {**settings, **properties})
         MarkedPlace.addresses = tuple(spec.listeners[0].address for spec in asking)
 
     def add_broker(self, broker_id: int, rack: str, *_: Any, **__: Any) -> None:
