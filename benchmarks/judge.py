@@ -270,7 +270,7 @@ def _measured(case: Case, assignment: Assignment, load: Load) -> dict[str, Any]:
     stacked = 0
     for (topic, _), brokers in assignment.items():
         led[topic][brokers[0]] += 1
-        stacked += len({case.racks.get(b) for b in brokers}) < min(len(brokers), len(case.by_rack))
+        stacked += _is_uneven_over_racks(case, brokers)
     # The least is 0 unless every live broker leads some of the topic.
     least = {
         topic: min(counts.values()) if len(counts) == len(case.live) else 0
@@ -284,6 +284,16 @@ def _measured(case: Case, assignment: Assignment, load: Load) -> dict[str, Any]:
         "rack_violations": stacked,
         "topics_with_uneven_leaders": uneven,
     }
+
+
+def _is_uneven_over_racks(case: Case, brokers: tuple[int, ...]) -> bool:
+    """Whether a rack has two replicas more than another one with a broker left for one of them."""
+    stacks = Counter(case.racks.get(b) for b in brokers)
+    lowest = min(
+        (stacks[rack] for rack, members in case.by_rack.items() if stacks[rack] < len(members)),
+        default=len(brokers),
+    )
+    return max(stacks.values(), default=0) > lowest + 1
 
 
 def _out_of_band(case: Case, held: Counter[int]) -> int:

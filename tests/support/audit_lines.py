@@ -105,6 +105,7 @@ WITH_A_PLAN: Final = (
     "topic-leaders-uneven",
 )
 
+_RACKS_OF_SEVERAL: Final = "its plan is that of a cluster whose racks are of several brokers"
 _PLACE: Final = "names a file and a key; the value is one that only people know"
 _DECISION: Final = "what to do is a decision of people, or work on machines"
 _CLIENTS: Final = "gives clients the same line as bootstrap-dead-address"
@@ -132,7 +133,8 @@ NOT_EXECUTED: Final = {
     "name-with-dead-addresses": _DECISION,
     "not-answered": _DECISION,
     "no-authorizer": "ACLs come first: they are a decision of people",
-    "partitions-in-one-rack": "its plan is that of a cluster whose racks are of several brokers",
+    "partitions-in-one-rack": _RACKS_OF_SEVERAL,
+    "partitions-uneven-over-racks": _RACKS_OF_SEVERAL,
     "partitions-per-broker": _DECISION,
     "quorum-no-leader": _DECISION,
     "quorum-one-rack": _DECISION,

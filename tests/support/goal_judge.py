@@ -79,14 +79,17 @@ def judge(snapshot: ClusterSnapshot, plan: RebalancePlan) -> Verdict:
 
 
 def rack_violations(assignment: Assignment, snapshot: ClusterSnapshot, staying: list[int]) -> int:
-    """Partitions on fewer racks than they could be, by their replicas and the racks of the brokers
-    that stay.
+    """Partitions that a replica could make more even over racks: by going from one rack to another
+    with two fewer, and a broker left, of those that stay.
     """
-    rack_count = len({snapshot.racks[b] for b in staying})
-    return sum(
-        len({snapshot.racks[b] for b in replicas}) < min(len(replicas), rack_count)
-        for replicas in assignment.values()
-    )
+    sizes = Counter(snapshot.racks[b] for b in staying)
+
+    def is_uneven(replicas: tuple[int, ...]) -> bool:
+        stacks = Counter(snapshot.racks[b] for b in replicas)
+        able = [stacks[rack] for rack, size in sizes.items() if stacks[rack] < size]
+        return bool(stacks) and max(stacks.values()) > min(able, default=len(replicas)) + 1
+
+    return sum(is_uneven(replicas) for replicas in assignment.values())
 
 
 @dataclass(frozen=True)
@@ -191,6 +194,11 @@ class Case:
         return {
             b for b in self.in_scope - set(self.after[key]) if self.room_left.get(b, size) >= size
         }
+
+    def stacked(self, broker_ids: Iterable[int]) -> int:
+        """Pairs of brokers in the same rack."""
+        stacks = Counter(self.snapshot.racks.get(b) for b in broker_ids)
+        return sum(count * (count - 1) // 2 for count in stacks.values())
 
     def racks(self, broker_ids: Iterable[int]) -> int:
         return len({self.snapshot.racks.get(b) for b in broker_ids})
@@ -335,6 +343,9 @@ def _rack_errors(case: Case) -> list[str]:
             errors.append(
                 f"{move.topic_partition}: on {case.racks(after)} racks, {least} are possible"
             )
+        is_free_to_stay = len(after) == len(before) and not case.leaving & set(before)
+        if is_free_to_stay and case.stacked(after) > case.stacked(before):
+            errors.append(f"{move.topic_partition}: less even over racks than before")
     return errors
 
 

@@ -8,7 +8,7 @@ The order of priorities, each as good as it can be before the next one counts:
 
     1. replicas that find no place (a drain, a higher replication factor)
     2. replicas outside of the broker set of their topic
-    3. racks per partition, over all partitions
+    3. pairs of replicas in the same rack, over all partitions
     4. squares of the replicas per broker
     5. bytes outside the band, over all brokers
     6. bytes copied
@@ -158,7 +158,7 @@ class Placed:
 
     unplaced: int
     outside: int
-    racks: int  # of all partitions together: the more the better
+    racks: int  # pairs of replicas in the same rack, of all partitions together
     squares: int
     bytes_outside: int
     copied_bytes: int
@@ -168,7 +168,7 @@ class Placed:
     @property
     def priorities(self) -> tuple[int, int, int, int, int]:
         """The figures that come before bytes copied: the smaller the better."""
-        return self.unplaced, self.outside, -self.racks, self.squares, self.bytes_outside
+        return self.unplaced, self.outside, self.racks, self.squares, self.bytes_outside
 
     @classmethod
     def of(cls, case: OracleCase, plan: RebalancePlan) -> "Placed":
@@ -183,7 +183,7 @@ class Placed:
         return cls(
             outside=sum(len(staying[key] - case.allowed(key)) for key in case.free),
             unplaced=sum(case.factor(key) - len(staying[key]) for key in case.free),
-            racks=sum(racks_of(case, key, staying[key]) for key in case.free),
+            racks=sum(racks_of(case, staying[key]) for key in case.free),
             squares=sum(counts[b] ** 2 for b in case.able),
             bytes_outside=sum(
                 max(0, low - held[b], held[b] - up) for b, (low, up) in bands.items()
@@ -192,21 +192,10 @@ class Placed:
         )
 
 
-def racks_of(case: OracleCase, key: Key, brokers: frozenset[int]) -> int:
-    """The racks of the replicas, less the replicas above the highest stack that may be."""
+def racks_of(case: OracleCase, brokers: frozenset[int]) -> int:
+    """The pairs of replicas in the same rack: fewest where they are as even as can be."""
     stacks = Counter(case.racks[b] for b in brokers)
-    return len(stacks) - sum(max(0, n - stack_limit(case, key, r)) for r, n in stacks.items())
-
-
-def stack_limit(case: OracleCase, key: Key, rack: str | None) -> int:
-    """The most replicas in a rack: as many as the most even stacks, or the highest now, have."""
-    staying = case.live - case.leaving
-    sizes = Counter(case.racks[b] for b in staying & case.allowed(key))
-    factor, height = case.factor(key), 1
-    while height < factor and sum(min(n, height) for n in sizes.values()) < factor:
-        height += 1
-    now = Counter(case.racks[b] for b in case.before[key] - case.leaving)
-    return max(min(height, sizes[rack]), max(now.values(), default=1))
+    return sum(count * (count - 1) // 2 for count in stacks.values())
 
 
 def bands_of(case: OracleCase, plan: RebalancePlan) -> dict[int, tuple[int, int]]:
@@ -307,20 +296,17 @@ class _Model:
             self.model.add(row[broker] == 0)
         self.outside += [var for b, var in staying.items() if b not in allowed]
         self.unplaced.append(case.factor(key) - sum(staying.values()))
-        for rack in set(case.racks.values()):
-            is_there = self.model.new_bool_var("")
+        for rack in sorted(set(case.racks.values()), key=str):
             members = [var for b, var in staying.items() if case.racks[b] == rack]
-            self.model.add(sum(members) >= is_there)
-            self.racks.append(is_there)
-            above = self.model.new_int_var(0, len(members), "")
-            self.model.add(sum(members) - above <= stack_limit(case, key, rack))
-            self.racks.append(-above)
+            units = [self.model.new_bool_var("") for _ in members]
+            self.model.add(sum(members) == sum(units))
+            self.racks += [number * unit for number, unit in enumerate(units)]
 
     def best(self, bands: Mapping[int, tuple[int, int]]) -> Placed:
         case, sizes = self.case, {key: row[4] for key, row in self.case.rows.items()}
         unplaced = self._least(sum(self.unplaced))
         outside = self._least(sum(self.outside))
-        racks = -self._least(-sum(self.racks))
+        racks = self._least(sum(self.racks))
         squares = self._least(sum(self.squares))
         counts = tuple((b, self._value(count)) for b, count in self.counts.items())
         out_of_band = []

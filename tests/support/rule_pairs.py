@@ -122,6 +122,7 @@ PAIRS: Final[dict[str, tuple[Make, Make]]] = {
     # racks
     "racks-missing": each(partial(on.picture, "t-0: 1 2 3"), "1=a 2=b 3", "1=a 2=b 3=c"),
     "partitions-in-one-rack": each(on.picture_on_four, "t-0: 1 4", "t-0: 1 2"),
+    "partitions-uneven-over-racks": each(on.picture_on_four, "t-0: 1 4 2", "t-0: 1 2 3"),
     "racks-uneven": each(partial(on.picture, "t-0: 1 2 3"), "1=a 2=a 3=b", "1=a 2=b 3=c"),
     "racks-single": each(partial(on.picture, "t-0: 1 2 3"), "1=a 2=a 3=a", "1=a 2=a 3=b"),
     "replicas-on-one-host": each(on.hosts, ("kafka-a", "kafka-a"), ("kafka-a", "kafka-b")),

@@ -77,7 +77,7 @@ def test_the_largest_moves_are_shown_and_the_rest_counted_by_what_they_serve() -
     assert [m.partition for m in largest.moves] == ["orders-4", "orders-3"]
     assert list(largest.others.items()) == [
         ("evens replicas", MoveCounts(3, 2, 30)),
-        ("onto more racks", MoveCounts(1, 1, 1)),
+        ("evens racks", MoveCounts(1, 1, 1)),
     ]
     assert LargestMoves.of(plan(moves=moves), 6).others == {}
 

@@ -6,6 +6,7 @@ numbers; what has to be reached was found by a solver, or by plain exchanges of 
 """
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import to_reassignment_json
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan
-from tests.support.goal_judge import executed
+from tests.support.goal_judge import assignment_after, executed
 
 CLUSTERS = Path(__file__).with_name("crooked_clusters")
 GB = 10**9
@@ -99,3 +100,13 @@ def test_planned_again_nothing_moves(name: str, goal: Goal, broker_ids: tuple[in
     after = executed(snapshot, make_plan(snapshot, PlanRequest(goal, broker_ids)))
     again = make_plan(after, PlanRequest(goal, broker_ids))
     assert [move.topic_partition for move in again.moves if move.adding] == []
+
+
+def test_four_replicas_on_two_racks_stand_two_and_two() -> None:
+    text = document("rf4-two-racks")
+    plan = planned(text, Goal.REBALANCE)
+    racks = {broker["id"]: broker["rack"] for broker in text["brokers"]}
+    after = assignment_after(from_document_text(json.dumps(text)), plan)
+    stacks = {tuple(Counter(racks[b] for b in row).values()) for row in after.values()}
+    assert stacks == {(2, 2)}
+    assert plan.copied_replicas == plan.lower_bound.replicas == 6

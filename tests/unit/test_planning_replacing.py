@@ -67,7 +67,7 @@ def test_a_dead_broker_and_one_that_is_no_longer_registered_are_replaced() -> No
     known = cluster("a-0: 1 3 2", racks=racks)
     brokers = known.brokers.filter(pa.compute.not_equal(known.brokers["broker_id"], 3))
     unregistered = replace(known, tables={**known.tables, "brokers": brokers})
-    with pytest.raises(InputError, match="would be on fewer racks"):
+    with pytest.raises(InputError, match="would be less even over racks"):
         make_plan(unregistered, request("3=10"))
     plan = make_plan(unregistered, request("3=9"))
     assert [move.replicas_after for move in plan.moves] == [(1, 9, 2)]
@@ -125,7 +125,7 @@ def test_a_partition_that_would_be_led_by_a_broker_out_of_scope_is_left() -> Non
             "3=9",
             "1=a 2=b 3=c 9=b",
             "",
-            "1 partition would be on fewer racks; take a broker of the old one's rack: a-0",
+            "1 partition would be less even over racks; take a broker of the old one's rack: a-0",
         ),
         ("a-0: 1 3", "1=9,3=9", RACKS, "", "broker 9 replaces several; give each one of its own"),
         ("a-0: 1 3", "1=3,3=9", RACKS, "", "broker 3 is old and new; plan one step at a time"),

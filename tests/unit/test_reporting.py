@@ -459,7 +459,7 @@ def test_what_a_person_has_to_know_is_on_the_page() -> None:
         "__consumer_offsets: 1 coordinator to another broker",
         "producers write 7.0 MB/s to the partitions that broker 4 receives at once",
         "take at least 8.8 MB/s",
-        "onto more racks",
+        "evens racks",
         "0 → 6 (6)",
         "675 B, 68 %",
     ):

@@ -71,7 +71,7 @@ def collecting_no_garbage() -> Iterator[None]:
 class MoveReason(StrEnum):
     """The measure that a move serves first."""
 
-    RACKS = "racks"  # the partition is on more racks than before, or with fewer replicas on one
+    RACKS = "racks"  # the partition is spread over racks more evenly than before
     REPLICAS = "replicas"  # replicas per broker
     BYTES = "bytes"  # bytes per broker
     TRAFFIC = "traffic"  # bytes-in per broker, as leader and as follower

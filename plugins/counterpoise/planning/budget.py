@@ -40,7 +40,7 @@ def keep_copies_within(placement: Placement, before: Placement, max_bytes: int) 
     is_removed = placement.is_removed[changed]
     copies = is_added.sum(axis=1)
     copied_bytes = copies * cluster.size_bytes[changed]
-    racks_gained = before.racks_missing(cluster.is_live) - placement.racks_missing(cluster.is_live)
+    racks_gained = before.rack_moves(cluster.is_live) - placement.rack_moves(cluster.is_live)
     order = _best_first(
         partitions=changed,
         sources=np.where(is_removed, original, -1).max(axis=1),

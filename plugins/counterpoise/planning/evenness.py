@@ -61,7 +61,7 @@ def _replica_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     """Yield the gain in each measure of replicas, and what it is measured against."""
     roles, before, after = result.roles, result.before, result.after
     replica_count = int(after.counts.sum())
-    racks_gained = before.racks_missing(roles.staying) - after.racks_missing(roles.staying)
+    racks_gained = before.rack_moves(roles.staying) - after.rack_moves(roles.staying)
     yield int(racks_gained.sum()), 0
     yield _constraints_broken(before, result) - _constraints_broken(after, result), 0
     replicas_misplaced = _misplaced(before.counts, roles.sharing)
@@ -157,16 +157,16 @@ def _racks_not_repaired(result: PlanningResult) -> str:
     sentence = "{has} more replicas in one rack than needed, though the racks would allow better"
     if result.request.goal is not Goal.REBALANCE:
         sentence += "; goal rebalance can repair that"
-    return result.name_partitions(result.racks_missing(result.after) > 0, sentence)
+    return result.name_partitions(result.rack_moves(result.after) > 0, sentence)
 
 
 def _racks_lost(result: PlanningResult) -> str:
-    """Return a warning of partitions that the plan itself takes to fewer racks."""
-    is_lost = result.racks_missing(result.after) > result.racks_missing(result.before)
+    """Return a warning of partitions that the plan itself spreads less evenly over racks."""
+    is_lost = result.rack_moves(result.after) > result.rack_moves(result.before)
     return result.name_partitions(
         is_lost & result.assignment.is_in_plan,
-        "will be on fewer racks than now, since no broker of another rack has room for a replica, "
-        "is in scope, and may have it; add brokers or disk there, or widen the scope",
+        "will be less even over racks than now, since no broker of another rack has room for a "
+        "replica, is in scope, and may have it; add brokers or disk there, or widen the scope",
     )
 
 

@@ -20,7 +20,7 @@ The reason of a move is the measure that the change serves first:
 Goals that copy for one reason only (drain, repair ...) give that reason instead of the first four.
 In plans that even out, the first of these that holds:
 
-    racks      the partition is on more racks than before
+    racks      the partition is spread over racks more evenly than before
     traffic    it was moved, or moved on, to even traffic out
     replicas   a link of a path from a broker that ends up with fewer replicas to one that held at
                least two fewer and ends up with more
@@ -180,7 +180,7 @@ def _reasons(result: PlanningResult, planned: Ints) -> list[MoveReason]:
 def _evening_reasons(result: PlanningResult, copied: Ints) -> list[str]:
     """Return the reason (its value) of each partition that is copied."""
     assignment = result.assignment
-    racks_gained = result.racks_missing(result.before) - result.racks_missing(result.after)
+    racks_gained = result.rack_moves(result.before) - result.rack_moves(result.after)
     is_for_racks = racks_gained[copied] > 0
     # In a row as many replicas come as go, so the pairs are in the same order.
     rows, columns = np.nonzero(assignment.is_removed[copied])

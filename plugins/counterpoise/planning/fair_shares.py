@@ -19,33 +19,25 @@ Worked example, total 11, lower [0, 0, 0], upper [2, 9, 9], loads [2, 7, 1]: lev
 level raises the second and the third broker. The second holds more now (7), so it gets the unit:
 [2, 5, 4]. That moves least: it has to give 2 replicas, not 3.
 
-Bounds come from racks: the replicas of a partition are on as many racks as there can be.
+Bounds come from racks (`model/racks.py`), and from brokers: counts of sources may only fall, those
+of destinations only rise, brokers that leave get 0. Worked example: brokers 1, 2 and 3 hold 6, 6
+and 0 replicas, broker 3 is the only destination: each gets 12 / 3 = 4, so brokers 1 and 2 give two
+replicas each.
 
-    height of a partition = smallest h with: sum of min(brokers in the rack, h) >= replicas
-    each rack holds at most min(brokers in the rack, height); one less where that leaves room
-
-Worked example, 4 replicas on racks with 3, 2 and 1 brokers: height 1 has room for 3 only, height 2
-for 2 + 2 + 1 = 5, so the first two racks hold one or two replicas each, and the last one holds one.
-
-And from brokers: counts of sources may only fall, those of destinations only rise, brokers that
-leave get 0. Worked example: brokers 1, 2 and 3 hold 6, 6 and 0 replicas, broker 3 is the only
-destination: each gets 12 / 3 = 4, so brokers 1 and 2 give two replicas each.
-
-Limits: bounds that contradict the total win over it. Where a rack has to hold several replicas of a
-partition, no move makes a stack higher than it was, but none is made only to lower it: that would
-cost data and evenness. Brokers without a rack count as one rack. Replicas of partitions that the
-plan leaves alone stay where they are and are part of each count.
+Limits: bounds that contradict the total win over it. Brokers without a rack count as one rack.
+Replicas of partitions that the plan leaves alone stay where they are and are part of each count.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
+from counterpoise.model.racks import RackBounds, spread_bounds
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement, Roles
 
@@ -77,7 +69,7 @@ def fill_racks(
     lower: Ints,
     upper: Ints,
     racks: Ints,
-    rack_bounds: "RackBounds",
+    rack_bounds: RackBounds,
     weights: Weights | None = None,
     *,
     rounds_down: bool = False,
@@ -148,7 +140,7 @@ def _leftover_per_rack(receiving_racks: Ints, rack_rise: Ints, leftover: int) ->
 
 
 def _reachable_bounds(
-    brokers_of_rack: list[Ints], lower: Ints, upper: Ints, rack_bounds: "RackBounds"
+    brokers_of_rack: list[Ints], lower: Ints, upper: Ints, rack_bounds: RackBounds
 ) -> tuple[Ints, Ints]:
     """Return the bounds per rack, widened where the bounds of its brokers contradict them."""
     lower_sums = np.array([lower[brokers].sum() for brokers in brokers_of_rack], dtype=np.int64)
@@ -192,35 +184,6 @@ def _largest_first(brokers: Ints, loads: Ints) -> Ints:
 # -- racks
 
 
-class RackBounds(NamedTuple):
-    """The least and the most that each rack holds when partitions are spread as they should be."""
-
-    lowest: Ints
-    highest: Ints
-
-    @property
-    def is_closed(self) -> bool:
-        """Return whether each rack holds a fixed part, so that replicas never cross racks."""
-        return bool((self.lowest == self.highest).all())
-
-
-def bounds_of_partition(replication_factor: int, rack_sizes: Ints) -> RackBounds:
-    """Return the least and the most replicas of one partition, per rack: as even as can be."""
-    height = _stack_height(replication_factor, rack_sizes)
-    highest = np.minimum(rack_sizes, height)
-    has_room_to_spare = highest.sum() > replication_factor
-    may_hold_one_less = (highest == height) & has_room_to_spare
-    return RackBounds(highest - may_hold_one_less, highest)
-
-
-def _stack_height(replication_factor: int, rack_sizes: Ints) -> int:
-    """Return the most replicas of one partition that a rack has to hold."""
-    for height in range(1, replication_factor):
-        if np.minimum(rack_sizes, height).sum() >= replication_factor:
-            return height
-    return replication_factor
-
-
 def rack_bounds(placement: Placement, roles: Roles, weights: Ints | None = None) -> RackBounds:
     """Return the bounds per rack in replicas, or in bytes when `weights` are the partitions' sizes.
 
@@ -232,7 +195,7 @@ def rack_bounds(placement: Placement, roles: Roles, weights: Ints | None = None)
         weights = np.ones(cluster.partition_count, dtype=np.int64)
     rack_sizes = cluster.rack_sizes(roles.staying)
     replica_counts = placement.replica_counts
-    is_spread = placement.stacked_pairs <= min_stacked_pairs(replica_counts, rack_sizes)
+    is_spread = placement.rack_moves(roles.staying) == 0
     stays_outside = np.append(~roles.staying & ~roles.leaving, False)
     is_bound = stays_outside[placement.replicas].any(axis=1)
     is_regular = cluster.may_change & is_spread & ~is_bound
@@ -241,38 +204,6 @@ def rack_bounds(placement: Placement, roles: Roles, weights: Ints | None = None)
         other_weight = int(weights[~is_regular & (replica_counts == factor)].sum())
         highest += np.minimum(rack_sizes, factor) * other_weight
     return RackBounds(lowest, highest)
-
-
-def spread_bounds(
-    replica_counts: Ints, is_counted: Flags, weights: Ints, rack_sizes: Ints
-) -> RackBounds:
-    """Return the least and the most weight per rack of partitions on as many racks as can be.
-
-    All but `rack_sizes` have one entry per partition.
-    """
-    lowest, highest = np.zeros_like(rack_sizes), np.zeros_like(rack_sizes)
-    for factor in np.unique(replica_counts[is_counted]).tolist():
-        total = int(weights[is_counted & (replica_counts == factor)].sum())
-        lowest_of_one, highest_of_one = bounds_of_partition(factor, rack_sizes)
-        lowest += lowest_of_one * total
-        highest += highest_of_one * total
-    return RackBounds(lowest, highest)
-
-
-def min_stacked_pairs(replica_counts: Ints, rack_sizes: Ints) -> Ints:
-    """Return the fewest pairs in the same rack that the brokers allow, for each replica count.
-
-    Example: 4 replicas on racks with 3, 2 and 1 brokers stand 2 + 1 + 1 at best, which is one pair.
-    """
-    min_pairs = np.zeros(int(replica_counts.max(initial=0)) + 1, dtype=np.int64)
-    for factor in np.flatnonzero(np.bincount(replica_counts)).tolist():
-        lowest, highest = bounds_of_partition(factor, rack_sizes)
-        stacks = lowest.copy()
-        leftover = max(0, int(factor - lowest.sum()))
-        raised = np.flatnonzero(highest > lowest)[:leftover]
-        stacks[raised] += 1
-        min_pairs[factor] = int((stacks * (stacks - 1) // 2).sum())
-    return min_pairs[replica_counts]
 
 
 # -- counts, bytes and traffic per broker

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
+from counterpoise.model.racks import replicas_to_move
 from counterpoise.planning.arrays import ClusterArrays
 
 
@@ -199,23 +200,12 @@ class Placement:
         """Return the bytes per broker that may still arrive before a log dir is past its limit."""
         return np.asarray(self.cluster.headroom_bytes - self.arriving)
 
-    def racks_missing(self, staying: Flags) -> Ints:
-        """Return, per partition, on how many more racks the brokers that stay would allow it."""
-        racks_held = count_racks(self.racks_by_position, self.replicas)
-        racks_available = len(np.unique(self.cluster.racks[staying]))
-        racks_possible = np.minimum(self.replica_counts, racks_available)
-        return np.asarray(np.maximum(0, racks_possible - racks_held))
-
-    @property
-    def stacked_pairs(self) -> Ints:
-        """Return the pairs of replicas in the same rack, per partition."""
+    def rack_moves(self, staying: Flags) -> Ints:
+        """Return, per partition, how many replicas have to change racks until it stands on as many
+        racks as it can, and as evenly; only brokers that stay count.
+        """
         racks = self.racks_by_position[self.replicas]
-        pairs = np.zeros(len(racks), dtype=np.int64)
-        for column in range(racks.shape[1]):
-            for earlier in range(column):
-                is_same = racks[:, column] == racks[:, earlier]
-                pairs += is_same & (racks[:, column] >= 0)
-        return pairs
+        return replicas_to_move(racks, self.cluster.rack_sizes(staying))
 
     def give(self, partition: int, position: int, destination: int) -> None:
         """Replace one replica; the partition must have no other one on the destination."""
@@ -326,13 +316,6 @@ class Placement:
         counts = (self.replicas[replicas.partitions] >= 0).sum(axis=1)
         keeps_old_one = self.new_replicas_after(replicas) < counts
         return np.asarray(keeps_old_one | (counts == 1))
-
-
-def count_racks(racks: Ints, replicas: Ints) -> Ints:
-    """Return on how many racks each partition is; `racks` has -1 for a broker that has none."""
-    ordered = np.sort(racks[replicas], axis=1)
-    is_new_rack = (ordered[:, 1:] != ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-    return np.asarray((ordered[:, 0] >= 0).astype(np.int64) + is_new_rack.sum(axis=1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -49,6 +49,7 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand
 from counterpoise.model.plan import Deferred, LowerBound, MoveReason
+from counterpoise.model.racks import spread_bounds
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import agree, list_brokers, pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
@@ -57,7 +58,6 @@ from counterpoise.planning.fair_shares import (
     count_targets,
     fill,
     fill_racks,
-    spread_bounds,
     traffic_band,
 )
 from counterpoise.planning.placement import Placement, Roles
@@ -367,13 +367,15 @@ class PlanningResult:
             total[part.brokers] = column[part.brokers]
         return total
 
-    def racks_missing(self, placement: Placement) -> Ints:
-        """Return, per partition, on how many more racks the brokers of its set would allow it."""
+    def rack_moves(self, placement: Placement) -> Ints:
+        """Return, per partition, how many replicas have to change racks, of the brokers of its
+        set, until it is spread over them as evenly as can be.
+        """
         if not self.has_sets:
-            return placement.racks_missing(self.roles.staying)
+            return placement.rack_moves(self.roles.staying)
         missing = np.zeros(self.cluster.partition_count, dtype=np.int64)
         for part in self.parts:
-            missing[part.rows] = part.of(placement).racks_missing(part.roles.staying)
+            missing[part.rows] = part.of(placement).rack_moves(part.roles.staying)
         return missing
 
     @cached_property

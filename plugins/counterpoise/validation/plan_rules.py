@@ -180,24 +180,38 @@ def leaders_are_live(checked: CheckedPlan) -> Iterator[Complaint]:
 
 
 def racks_not_worse(checked: CheckedPlan) -> Iterator[Complaint]:
-    """Require that no partition is on fewer racks than before, unless there are fewer replicas or
-    no broker of a rack can receive one.
+    """Require that no partition has more pairs of replicas within a rack than before, unless there
+    are fewer replicas, or no broker of another rack can receive one.
+
+    Four replicas on two racks have two pairs where they stand 2 + 2, and three where they stand
+    3 + 1.
     """
     for move, row in checked.known_moves:
-        before, after = (
-            _rack_count(checked, row.replicas),
-            _rack_count(checked, move.replicas_after),
-        )
-        number = len(move.replicas_after)
-        if after >= min(before, number):
-            continue
-        if number < len(row.replicas):
-            _, possible = _max_kept(checked, row, number)
+        number, held = len(move.replicas_after), len(row.replicas)
+        before = _pairs_in_racks(checked, row.replicas)
+        after = _pairs_in_racks(checked, move.replicas_after)
+        if number < held:
+            fewest = -_max_kept(checked, row, number)[1]
+        elif after > before:
+            fewest = _fewest_pairs(checked, move, row)
         else:
-            possible = min(before, _rack_count(checked, _able_to_hold(checked, move, row)))
-        if after < possible:
-            what = f"is on {before} racks and would be on {after}, while {possible} are possible"
+            continue
+        if after > fewest:
+            what = f"would have {after} pairs of replicas in the same rack; {fewest} are possible"
             yield about(move, what)
+
+
+def _fewest_pairs(checked: CheckedPlan, move: Move, row: PartitionRow) -> int:
+    """Return the fewest pairs in the same rack, where what the move adds may go anywhere else."""
+    racks = checked.snapshot.racks
+    kept = [b for b in move.replicas_after if b in row.replicas]
+    stacks = Counter(racks.get(b) for b in kept)
+    room = Counter(racks.get(b) for b in set(_able_to_hold(checked, move, row)) - set(kept))
+    for _ in move.adding:
+        lowest = min((rack for rack in room if room[rack]), key=lambda rack: stacks[rack])
+        stacks[lowest] += 1
+        room[lowest] -= 1
+    return sum(count * (count - 1) // 2 for count in stacks.values())
 
 
 def _able_to_hold(checked: CheckedPlan, move: Move, row: PartitionRow) -> list[int]:
@@ -256,27 +270,30 @@ def _in_sync(checked: CheckedPlan, row: PartitionRow) -> frozenset[int]:
 
 
 def _max_kept(checked: CheckedPlan, row: PartitionRow, number: int) -> tuple[int, int]:
-    """Return how many in-sync replicas, and then on how many racks, can be kept when `number`
-    replicas of a partition stay; (-1, -1) where none may be removed.
+    """Return how many in-sync replicas can be kept when `number` replicas of a partition stay, and
+    then with how few pairs of them in the same rack, as a negative number.
+
+    Return (-1, -held x held) where none may be removed.
 
     Brokers out of scope keep their replicas, and none of them becomes the leader instead of a
     broker that gives up its replica. Example: replicas 1, 2, 3 on racks a, a, b, all in sync, two
-    stay: (2, 2), by removing 1 or 2.
+    stay: (2, 0), by removing 1 or 2.
     """
     in_scope = checked.plan.scope.may_touch_broker
     in_sync = _in_sync(checked, row)
     removable = [b for b in row.replicas if in_scope(b)]
-    best = (-1, -1)
+    best = (-1, -(len(row.replicas) ** 2))
     for removed in combinations(removable, len(row.replicas) - number):
         kept = [b for b in row.replicas if b not in removed]
         keeps_leader = checked.leader_of(row) not in removed
         if keeps_leader or any(in_scope(b) and b in checked.live for b in kept):
-            best = max(best, (len(in_sync.intersection(kept)), _rack_count(checked, kept)))
+            best = max(best, (len(in_sync.intersection(kept)), -_pairs_in_racks(checked, kept)))
     return best
 
 
-def _rack_count(checked: CheckedPlan, replicas: Iterable[int]) -> int:
-    return len({checked.snapshot.racks.get(broker_id) for broker_id in replicas})
+def _pairs_in_racks(checked: CheckedPlan, replicas: Iterable[int]) -> int:
+    stacks = Counter(checked.snapshot.racks.get(broker_id) for broker_id in replicas)
+    return sum(count * (count - 1) // 2 for count in stacks.values())
 
 
 # -- Rules of single goals: what each may move, and what must hold in the end

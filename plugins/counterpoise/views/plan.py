@@ -49,7 +49,7 @@ MOVE_SORTS: Final = ("bytes", "topic", "why")
 _BROKERS_NAMED: Final = 4  # in a sentence
 
 MOVE_REASON_TEXTS: Final[Mapping[MoveReason, str]] = {
-    MoveReason.RACKS: "onto more racks",
+    MoveReason.RACKS: "evens racks",
     MoveReason.REPLICAS: "evens replicas",
     MoveReason.BYTES: "evens bytes",
     MoveReason.TRAFFIC: "evens traffic",

@@ -249,10 +249,23 @@ def test_a_replica_that_lags_in_each_snapshot_is_reported_with_its_size() -> Non
         ("partitions-in-one-rack", "1=a 2=a 3=b 4=b", []),
         ("partitions-in-one-rack", "1=a 2=a 3 4=b", []),  # broker 3 may stand anywhere
         ("partitions-in-one-rack", "1=a 2=a 3=a", []),  # there is no other rack
+        ("partitions-uneven-over-racks", "1=a 2=a 3=b 4=c", [("topic orders", Severity.INFO)]),
+        ("partitions-uneven-over-racks", "1=a 2=a 3=b 4=b", []),
+        ("partitions-uneven-over-racks", "1=a 2=a 3=a 4=b", []),  # all in one: the other rule
+        ("partitions-uneven-over-racks", "1=a 2=a 3 4=c", []),
     ],
 )
 def test_racks(rule: str, racks: str, expected: list[Any]) -> None:
     assert subjects(rule, facts(healthy("orders-0: 1 2 3", racks=racks))) == expected
+
+
+def test_three_of_four_replicas_in_one_of_two_racks_are_uneven() -> None:
+    cluster = healthy("pay-0: 1 2 3 4\npay-1: 1 2 4 5", racks="1=a 2=a 3=a 4=b 5=b 6=b")
+    found = findings_of("partitions-uneven-over-racks", facts(cluster))
+    assert [finding.subject for finding in found] == ["topic pay"]
+    assert found[0].plan == WantedPlan(Goal.REBALANCE)
+    assert found[0].evidence is not None
+    assert [row[-1] for row in found[0].evidence.rows] == ["a: 3, b: 1"]
 
 
 def test_partitions_in_one_rack_are_rows_of_their_topic() -> None:

@@ -3,7 +3,7 @@
     topic orders: 4 of 12 partitions have all their replicas in rack a      # partitions-in-one-rack
 
 Limits: a broker without a rack may stand anywhere, so its partitions are never reported as being in
-one rack.
+one rack, nor as uneven over racks.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from counterpoise.audit.facts import PARTITION_ROW, AuditFacts, PartitionColumns
 from counterpoise.audit.rule import CheckResult, Measure, Need, evidence, rule
 from counterpoise.audit.rules.listeners import is_local
 from counterpoise.model import subjects
-from counterpoise.model.columns import NOBODY, Flags
+from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.finding import WantedPlan
 from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
@@ -29,6 +29,7 @@ from counterpoise.model.listeners import (
     listeners_of,
     value_of,
 )
+from counterpoise.model.racks import replicas_to_move
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, list_brokers, pluralize, verb
@@ -104,6 +105,48 @@ def partitions_in_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
         )
 
 
+@rule(
+    "partitions-uneven-over-racks",
+    Severity.INFO,
+    title="Partitions uneven over racks",
+    why="A rack has two replicas of a partition more than another that has a broker left: its loss "
+    "takes more of them than it has to. Of four replicas on two racks 3 + 1, say, one is left.",
+    how="Make a plan with the goal rebalance: it spreads replicas over racks before anything else.",
+    source=_DOCUMENTED,
+    needs={Need.RACKS},
+    improves=Measure.ANYTHING,
+)
+def partitions_uneven_over_racks(facts: AuditFacts) -> Iterator[CheckResult]:
+    rack_of = _known_racks(facts)
+    brokers_by_rack = Counter(
+        rack_of[broker_id] for broker_id in facts.snapshot.live_broker_ids if broker_id in rack_of
+    )
+    if len(brokers_by_rack) < 2:
+        return
+    partitions = facts.partitions
+    racks = _racks_of_replicas(partitions, rack_of)
+    has_unknown_rack = ((racks == NOBODY) & (partitions.replicas != NOBODY)).any(axis=1)
+    rack_sizes = np.array([brokers_by_rack[rack] for rack in sorted(set(rack_of.values()))])
+    is_uneven = (replicas_to_move(racks, rack_sizes) > 0) & ~has_unknown_rack
+    is_uneven &= ~_is_in_one_rack(partitions, rack_of)
+    for topic, rows in partitions.by_topic(is_uneven):
+        shown = ((*partitions.row(row), _stacks(partitions.replicas[row], rack_of)) for row in rows)
+        have = verb(len(rows), "has", "have")
+        yield CheckResult(
+            subjects.topic(topic),
+            f"{partitions.share_in_words(rows)} of topic {topic} {have} more replicas in one rack "
+            "than another rack would leave there",
+            evidence((*PARTITION_ROW, "replicas by rack"), shown, len(rows)),
+            plan=WantedPlan(Goal.REBALANCE),
+        )
+
+
+def _stacks(replicas: Ints, rack_of: Mapping[int, str]) -> str:
+    """Return how many replicas each rack has: `a: 3, b: 1`."""
+    stacks = Counter(rack_of[broker_id] for broker_id in replicas.tolist() if broker_id != NOBODY)
+    return ", ".join(f"{rack}: {count}" for rack, count in sorted(stacks.items()))
+
+
 def _known_racks(facts: AuditFacts) -> dict[int, str]:
     return {broker_id: rack for broker_id, rack in facts.snapshot.racks.items() if rack}
 
@@ -114,18 +157,23 @@ def _is_in_one_rack(partitions: PartitionColumns, rack_of: Mapping[int, str]) ->
     With the racks 1=a 2=a 3=b: replicas (1, 2) are in one rack; (1, 3) are not; (1) has one replica
     only; (1, 9) is not, since the rack of broker 9 is not known.
     """
-    rack_names = sorted(set(rack_of.values()))
-    broker_ids = np.array(sorted(rack_of), dtype=np.int64)
-    rack_numbers = np.array([rack_names.index(rack_of[int(broker)]) for broker in broker_ids])
-    positions = np.searchsorted(broker_ids, partitions.replicas).clip(max=len(broker_ids) - 1)
-    is_known = broker_ids[positions] == partitions.replicas
-    racks = np.where(is_known, rack_numbers[positions], NOBODY)  # a matrix like `replicas`
+    racks = _racks_of_replicas(partitions, rack_of)
     first_racks = racks[:, [0]]
     is_replica = partitions.replicas != NOBODY
     is_like_first = (racks == first_racks) | ~is_replica
     has_known_rack = first_racks[:, 0] != NOBODY
     has_two_replicas = is_replica.sum(axis=1) > 1
     return np.asarray(is_like_first.all(axis=1) & has_known_rack & has_two_replicas)
+
+
+def _racks_of_replicas(partitions: PartitionColumns, rack_of: Mapping[int, str]) -> Ints:
+    """Return the number of each replica's rack, in order of their names; NOBODY where not known."""
+    rack_names = sorted(set(rack_of.values()))
+    broker_ids = np.array(sorted(rack_of), dtype=np.int64)
+    rack_numbers = np.array([rack_names.index(rack_of[int(broker)]) for broker in broker_ids])
+    positions = np.searchsorted(broker_ids, partitions.replicas).clip(max=len(broker_ids) - 1)
+    is_known = broker_ids[positions] == partitions.replicas
+    return np.where(is_known, rack_numbers[positions], NOBODY)
 
 
 @rule(

@@ -102,7 +102,7 @@ class EveningGoal(PlanningGoal):
     def _may_be_better(self, placement: Placement, roles: Roles) -> bool:
         """Return whether racks or counts are worse than their bounds."""
         counts = placement.counts[roles.sharing]
-        if placement.racks_missing(roles.staying).any():
+        if placement.rack_moves(roles.staying).any():
             return True
         if int(np.ptp(counts)) <= 1:
             return False
@@ -235,5 +235,5 @@ def even_out(placement: Placement, roles: Roles, request: PlanRequest, max_count
 def _unevenness(placement: Placement, roles: Roles) -> _Unevenness:
     """Return racks first, then counts."""
     counts = placement.counts[roles.sharing].tolist()
-    racks = int(placement.racks_missing(roles.staying).sum())
+    racks = int(placement.rack_moves(roles.staying).sum())
     return racks, sum(count * count for count in counts)

@@ -35,7 +35,7 @@ Why no plan does with less:
   more.
 - Leaders. Partitions whose leader has to stay are fixed; the others are filled on top. With nothing
   fixed that is the mean, rounded down and up.
-- Racks. Each copy takes a partition to one more rack at most.
+- Racks. Each copy takes one replica from a rack to another.
 
 A plan below these bounds stopped before the goal was reached; `reached_bound` is for what it does.
 """
@@ -47,14 +47,8 @@ import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.plan import LowerBound
-from counterpoise.planning.fair_shares import (
-    RackBounds,
-    Weights,
-    disk_weights,
-    fill_racks,
-    min_stacked_pairs,
-    spread_bounds,
-)
+from counterpoise.model.racks import RackBounds, spread_bounds
+from counterpoise.planning.fair_shares import Weights, disk_weights, fill_racks
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.planning_result import PlanningResult, min_leader_range
 
@@ -78,7 +72,7 @@ def reached_bound(result: PlanningResult, needed: LowerBound) -> LowerBound:
     is_even = int((counts * counts).sum()) <= int((best * best).sum())
     more_counts = int(np.maximum(0, after.counts - before.counts).sum())
     more_bytes = int(np.maximum(0, after.bytes_held - before.bytes_held).sum())
-    racks_gained = _racks_missing(result, before) - _racks_missing(result, after)
+    racks_gained = _rack_moves(result, before) - _rack_moves(result, after)
     cures = np.maximum(0, racks_gained)
     replicas = needed.replicas if is_even else more_counts
     copied_bytes = more_bytes if len(result.out_of_band) else needed.bytes
@@ -90,9 +84,9 @@ def reached_bound(result: PlanningResult, needed: LowerBound) -> LowerBound:
     )
 
 
-def _racks_missing(result: PlanningResult, placement: Placement) -> Ints:
-    """Return, per partition that may change, on how many more racks it could be."""
-    return result.racks_missing(placement) * result.cluster.may_change
+def _rack_moves(result: PlanningResult, placement: Placement) -> Ints:
+    """Return, per partition that may change, how many replicas have to change racks."""
+    return result.rack_moves(placement) * result.cluster.may_change
 
 
 def evening_bound(result: PlanningResult) -> LowerBound:
@@ -107,7 +101,7 @@ def evening_bound(result: PlanningResult) -> LowerBound:
 
 def _evening_bound(result: PlanningResult) -> LowerBound:
     """Return the bounds of one broker set: of counts and bytes, or of rack cures."""
-    cures = _racks_missing(result, result.before)
+    cures = _rack_moves(result, result.before)
     sizes, percent = result.cluster.size_bytes, result.request.policy.bytes_tolerance_percent
     weights = disk_weights(result.cluster, result.roles)
     return LowerBound(
@@ -196,7 +190,7 @@ def _possible_rack_bounds(
     before, counts = result.before, result.before.replica_counts
     rack_sizes = result.cluster.rack_sizes(result.roles.staying)
     is_bound = ~np.append(result.roles.sharing, True)[before.replicas].all(axis=1)
-    is_spread = before.stacked_pairs <= min_stacked_pairs(counts, rack_sizes)
+    is_spread = before.rack_moves(result.roles.staying) == 0
     is_regular = can_move & is_spread & ~is_bound
     is_uncertain = can_move & ~is_regular
     regular_low, regular_high = spread_bounds(counts, is_regular, units, rack_sizes)

@@ -24,7 +24,7 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.goals.emptying import DrainingGoal
-from counterpoise.planning.placement import Placement, Roles, count_racks
+from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.planning_result import IS_LEADERLESS, IS_MOVING, PlanningResult
 from counterpoise.units import format_bytes
 
@@ -147,15 +147,17 @@ def _complaints(result: PlanningResult) -> Iterator[str]:
     result.goal.place(after, result.roles, request)
     ordered = np.sort(after.replicas, axis=1)
     is_there = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
-    racks, racks_live = after.racks_by_position, len(np.unique(cluster.racks[cluster.is_live]))
-    racks_before = np.minimum(count_racks(racks, after.original), racks_live)
-    racks_lost = count_racks(racks, after.replicas) < racks_before
+    is_live = cluster.is_live
+    is_less_even = after.rack_moves(is_live) > result.before.rack_moves(is_live)
     sets = np.append(cluster.broker_sets, -1)[after.replicas]
     is_new = after.is_added
     leaves_set = (is_new & (sets != cluster.sets_of_partitions[:, None])).any(axis=1)
     for is_concerned, sentence in (
         (is_there, "{has} a replica on the new broker already"),
-        (racks_lost & ~is_there, "would be on fewer racks; take a broker of the old one's rack"),
+        (
+            is_less_even & ~is_there,
+            "would be less even over racks; take a broker of the old one's rack",
+        ),
         (leaves_set, "would leave the broker set of {their} topic; take a broker of that set"),
     ):
         if sentence := result.name_partitions(is_concerned, sentence):

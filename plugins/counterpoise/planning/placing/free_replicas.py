@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from counterpoise.model.columns import NOBODY, Flags, Ints, rank_within
 from counterpoise.model.evenness import ByteBand
-from counterpoise.planning.fair_shares import bounds_of_partition
+from counterpoise.model.racks import bounds_of_partition
 from counterpoise.planning.placement import Placement, Replicas
 from counterpoise.planning.placing.exchanges import (
     MAX_EXCHANGES_PER_BROKER,

@@ -21,7 +21,7 @@ The flow of least cost:
 
     cost, each part before the next (lexicographic):
         a replica that finds no other place than on a broker that leaves
-        racks    - for the first replica of a partition in a rack, + for one above the stack limit
+        racks    k for the partition's replica number k + 1 in a rack: as even as can be
         limits   + for each replica above the most that a broker may hold
         counts   2k + 1 for the broker's replica number k + 1: the sum of these is the square of k
         topics   + for each replica above the limit of its topic
@@ -50,7 +50,6 @@ import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints, count_within
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.fair_shares import bounds_of_partition
 from counterpoise.planning.placement import Placement, Roles
 
 _COST_BITS = 61
@@ -168,19 +167,24 @@ class ReplicaChoice:
         return np.asarray(racks == np.arange(int(racks.max(initial=-1)) + 1)[:, None], np.int64)
 
     @cached_property
-    def stack_limits(self) -> Ints:
-        """Return, per partition and rack, how many replicas are no stack that is too high.
+    def rack_rooms(self) -> Ints:
+        """Return, per partition and rack, how many of its replicas may be there."""
+        return np.asarray(self.may_stand @ self.in_rack.T)
 
-        As many as the highest stack of the partition has now, and as the most even stacks have.
-        """
-        rack_sizes = self.start.cluster.rack_sizes(self.roles.staying)
-        max_factor = int(self.factors.max(initial=0))
-        even_by_factor = np.zeros((max_factor + 1, len(rack_sizes)), dtype=np.int64)
-        for factor in np.unique(self.factors).tolist():
-            even_by_factor[factor] = bounds_of_partition(factor, rack_sizes)[1]
-        rack_counts = (self.stands & ~self.roles.leaving) @ self.in_rack.T
-        highest_now = rack_counts.max(axis=1, initial=1)
-        return np.asarray(np.maximum(even_by_factor[self.factors], highest_now[:, None]))
+    def fewest_pairs(self, factors: Ints) -> Ints:
+        """Return, per partition, the fewest pairs in the same rack of so many replicas."""
+        rows = np.arange(len(factors))
+        stays = self.must_stand & ~self.roles.leaving
+        stacks = stays @ self.in_rack.T
+        rooms = (self.may_stand & ~self.roles.leaving) @ self.in_rack.T
+        pairs = (stacks * (stacks - 1) // 2).sum(axis=1)
+        for _ in range(int(factors.max(initial=0))):
+            heights = np.where(stacks < rooms, stacks, UNBOUNDED)
+            lowest = heights.argmin(axis=1)
+            is_placed = (stacks.sum(axis=1) < factors) & (heights[rows, lowest] < UNBOUNDED)
+            pairs += np.where(is_placed, heights[rows, lowest], 0)
+            stacks[rows, lowest] += is_placed
+        return np.asarray(pairs)
 
     def has_room_for(self, chosen: Flags) -> bool:
         """Return whether all that arrives fits onto every broker at once."""
@@ -246,8 +250,10 @@ class _Weights:
         counts = above * (2 * brokers if has_limits else 1)
         limits = counts * (2 * max_count + 3)
         racks = limits * 3
-        unplaced = racks * 2 * (partitions + 1) if choice.may_lack_place else racks
-        bits = max(1, _COST_BITS - (2 * unplaced * node_count).bit_length())
+        highest_stack = int(choice.factors.max(initial=1))
+        unplaced = racks * highest_stack * (partitions + 1) if choice.may_lack_place else racks
+        largest_cost = max(2 * unplaced, racks * highest_stack)
+        bits = max(1, _COST_BITS - (largest_cost * node_count).bit_length())
         largest = int(sizes.max(initial=0))
         size_unit = max(1, -(-largest >> min(bits, 40)))
         cost_of_largest = -(-largest // size_unit) + 1
@@ -272,7 +278,8 @@ def are_costs_exact(choice: ReplicaChoice) -> bool:
     """Return whether all costs fit into the numbers of the solver, sizes aside."""
     cells = int(choice.may_stand.sum())
     nodes = cells + len(choice.partitions) * (1 + len(choice.in_rack)) + len(choice.max_counts)
-    largest_cost = 2 * _Weights.of(choice, np.zeros_like(choice.sizes), nodes).unplaced
+    weights = _Weights.of(choice, np.zeros_like(choice.sizes), nodes)
+    largest_cost = max(2 * weights.unplaced, weights.racks * int(choice.factors.max(initial=1)))
     return (largest_cost * nodes).bit_length() <= _COST_BITS
 
 
@@ -350,13 +357,14 @@ def _arcs(tails: Ints, heads: Ints | int, capacities: Ints | int, costs: Ints | 
 
 def _rack_arcs(choice: ReplicaChoice, network: _Network, weights: _Weights) -> Iterator[Ints]:
     """Yield the arcs of each partition to its racks, and to the sink for what finds no place."""
-    rack_counts = choice.must_stand @ choice.in_rack.T
-    is_new_rack = rack_counts == 0
-    below_limit = np.maximum(0, choice.stack_limits - rack_counts - is_new_rack)
-    tails = network.partition_nodes[:, None]
-    yield _arcs(tails, network.rack_nodes, is_new_rack, -weights.racks)
-    yield _arcs(tails, network.rack_nodes, below_limit, 0)
-    yield _arcs(tails, network.rack_nodes, choice.factors[:, None], weights.racks)
+    counts_before = choice.must_stand @ choice.in_rack.T
+    capacities = np.minimum(choice.rack_rooms - counts_before, network.supplies[:, None])
+    rows, racks = np.nonzero(capacities > 0)
+    capacities = capacities[rows, racks]
+    arcs = np.repeat(np.arange(len(rows)), capacities)
+    costs = (counts_before[rows, racks][arcs] + count_within(capacities)) * weights.racks
+    tails, heads = network.partition_nodes[rows], network.rack_nodes[rows, racks]
+    yield _arcs(tails[arcs], heads[arcs], 1, costs)
     if choice.may_lack_place:
         unplaced_cost = 2 * weights.unplaced
         yield _arcs(network.partition_nodes, network.sink, network.supplies, unplaced_cost)

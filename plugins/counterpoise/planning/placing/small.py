@@ -9,11 +9,11 @@
            first:  least bytes outside the band, over all brokers that count
            second: with no more than that, least bytes copied, then fewest replicas copied
 
-Racks: every partition is on as many racks as in the flow's answer; where a constraint keeps some
-from as many as they could be on, so many in all. Counts: choices whose sum of squared counts is
-least differ by at most 1 per broker (Frank and Murota, Decreasing minimization on M-convex sets:
-they are a matroid's bases, shifted), so each broker holds one replica more or less than in the
-flow's answer, or as many, and the squares add up to no more.
+Racks: every partition has as few pairs of replicas in the same rack as in the flow's answer; where
+a constraint keeps some from as few as they could have, so few in all. Counts: choices whose sum of
+squared counts is least differ by at most 1 per broker (Frank and Murota, Decreasing minimization on
+M-convex sets: they are a matroid's bases, shifted), so each broker holds one replica more or less
+than in the flow's answer, or as many, and the squares add up to no more.
 
 Worked example: brokers 1 and 2 hold 2 replicas each, of 8 + 4 and 3 + 1 GB; the band is 7.2 to 8.8
 GB. To exchange 4 for 1 leaves 9 and 7 GB, to exchange 8 for 3 leaves 7 and 9 GB. Both are 0.4 GB
@@ -172,6 +172,11 @@ def best_counts(placement: Placement, roles: Roles) -> Ints:
     return choice.counts_of(nearest_to(choice, choice.stands))
 
 
+def _pairs_in(rack_counts: Ints) -> Ints:
+    """Return, per partition, the pairs of replicas in the same rack."""
+    return np.asarray((rack_counts * (rack_counts - 1) // 2).sum(axis=1))
+
+
 # -- bytes within the band, by an integer program
 
 
@@ -235,32 +240,43 @@ class _Program:
         return [self._variables[row][broker] for row in rows]
 
     def _add_racks(self) -> None:
-        in_rack, factors = self._choice.in_rack, self._flow.sum(axis=1).tolist()
-        rack_counts = self._flow @ in_rack.T
-        limits = np.maximum(self._choice.stack_limits, rack_counts).tolist()
+        """Keep each partition as even over racks as in the flow's answer.
+
+        Where a constraint keeps some less even than they could be, it may be others; all together
+        are then as even, and each as even as in the flow's answer or before.
+        """
+        choice, in_rack = self._choice, self._choice.in_rack
+        factors = self._flow.sum(axis=1).tolist()
+        pairs = _pairs_in(self._flow @ in_rack.T)
+        pairs_before = _pairs_in((choice.stands & ~choice.roles.leaving) @ in_rack.T)
+        is_each_best = bool((pairs == choice.fewest_pairs(self._flow.sum(axis=1))).all())
+        limits = pairs if is_each_best else np.maximum(pairs, pairs_before)
         brokers_of_rack = [np.flatnonzero(is_in_rack).tolist() for is_in_rack in in_rack]
-        racks_held = (rack_counts > 0).sum(axis=1)
-        racks_possible = (
-            ((self._choice.may_stand & ~self._choice.roles.leaving) @ in_rack.T) > 0
-        ).sum(1)
-        reaches_all = bool((racks_held >= np.minimum(racks_possible, factors)).all())
-        all_covered: list[cp_model.IntVar] = []
+        all_pairs: list[cp_model.LinearExprT] = []
         for row, variables in enumerate(self._variables):
             self._model.add(sum(variables) == factors[row])
-            for broker in np.flatnonzero(self._choice.roles.leaving & ~self._flow[row]).tolist():
+            for broker in np.flatnonzero(choice.roles.leaving & ~self._flow[row]).tolist():
                 self._model.add(variables[broker] == 0)
-            covered = []
-            for rack, brokers in enumerate(brokers_of_rack):
-                in_this_rack = sum(variables[broker] for broker in brokers)
-                is_covered = self._model.new_bool_var("")
-                self._model.add(in_this_rack >= is_covered)
-                self._model.add(in_this_rack <= limits[row][rack])
-                covered.append(is_covered)
-            all_covered += covered
-            if reaches_all:
-                self._model.add(sum(covered) >= int(racks_held[row]))
-        if not reaches_all:
-            self._model.add(sum(all_covered) >= int(racks_held.sum()))
+            of_row: list[cp_model.LinearExprT] = []
+            for brokers in brokers_of_rack:
+                in_this_rack = [variables[broker] for broker in brokers]
+                of_row += self._pairs(in_this_rack, factors[row], int(limits[row]))
+            self._model.add(sum(of_row) <= int(limits[row]))
+            all_pairs += of_row
+        if not is_each_best:
+            self._model.add(sum(all_pairs) <= int(pairs.sum()))
+
+    def _pairs(
+        self, in_rack: "Sequence[cp_model.IntVar | int]", factor: int, limit: int
+    ) -> "list[cp_model.LinearExprT]":
+        """Return terms whose sum is at least the pairs among the replicas in a rack.
+
+        The replica number k + 1 in a rack makes k pairs more.
+        """
+        highest = min(len(in_rack), factor)
+        further = [self._model.new_bool_var("") for pairs in range(1, highest) if pairs <= limit]
+        self._model.add(sum(in_rack) <= 1 + sum(further))
+        return [pairs * variable for pairs, variable in enumerate(further, start=1)]
 
     def _add_topics(self) -> None:
         """Keep topics as little concentrated as the limits say, or as in the flow's answer."""

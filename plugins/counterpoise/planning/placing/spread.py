@@ -48,13 +48,13 @@ _Entry: TypeAlias = tuple[int, int]  # (-missing bytes, broker): the smallest co
 
 
 def repair_racks(placement: Placement, roles: Roles, wanted: Ints, max_counts: Ints) -> None:
-    """Move replicas that share a rack to a rack with none of their partition, while brokers can.
+    """Move replicas to racks that have two fewer of their partition, while brokers can.
 
     A destination must have fewer replicas than its `max_counts`. The one that is furthest below its
     `wanted` count gets the replica.
     """
     may_change = placement.cluster.may_change
-    for partition in np.flatnonzero(placement.racks_missing(roles.staying)).tolist():
+    for partition in np.flatnonzero(placement.rack_moves(roles.staying)).tolist():
         if may_change[partition]:
             while _repair_one(placement, roles, wanted, max_counts, partition):
                 pass
@@ -63,9 +63,10 @@ def repair_racks(placement: Placement, roles: Roles, wanted: Ints, max_counts: I
 def _repair_one(
     placement: Placement, roles: Roles, wanted: Ints, max_counts: Ints, partition: int
 ) -> bool:
-    """Move one replica of a partition to a rack that has none; False when that cannot be.
+    """Move one replica of a partition to a rack that has two fewer; False when that cannot be.
 
-    It goes from the highest stack, and there from the broker that is furthest above its count.
+    It goes from the highest stack, and there from the broker that is furthest above its count, to
+    the lowest one.
     """
     row = placement.replicas[partition]
     held_by = row[row >= 0]
@@ -74,20 +75,21 @@ def _repair_one(
     has_room = placement.room >= placement.cluster.size_bytes[partition]
     is_able = roles.destinations & (placement.counts < max_counts) & has_room
     is_able[held_by] = False
-    able = np.flatnonzero(is_able & (replicas_in_rack[racks[:-1]] == 0))
-    if not len(able):
-        return False
+    able = np.flatnonzero(is_able)
     above_wanted = placement.counts - wanted
-    destination = int(able[np.lexsort((able, above_wanted[able]))[0]])
     choices = []
     for position in np.flatnonzero(row >= 0).tolist():
         source = int(row[position])
-        stack = int(replicas_in_rack[racks[source]])
-        if roles.sources[source] and stack > 1:
+        if roles.sources[source]:
+            stack = int(replicas_in_rack[racks[source]])
             choices.append((-stack, -int(above_wanted[source]), position))
-    if not choices:
+    if not choices or not len(able):
         return False
-    _, _, position = min(choices)
+    lowest_first = np.lexsort((able, above_wanted[able], replicas_in_rack[racks[able]]))
+    destination = int(able[lowest_first[0]])
+    stack, _, position = min(choices)
+    if replicas_in_rack[racks[destination]] + 1 >= -stack:
+        return False
     placement.give(partition, position, destination)
     return True
 
