@@ -78,6 +78,11 @@ def stack_positions(racks: Ints) -> Ints:
     return positions
 
 
+def pairs_in_racks(racks: Ints) -> Ints:
+    """Return, per partition, the pairs of replicas in the same rack: 2 + 2 has 2, 3 + 1 has 3."""
+    return np.asarray((stack_positions(racks) * (racks >= 0)).sum(axis=1))
+
+
 def replicas_to_move(racks: Ints, rack_sizes: Ints) -> Ints:
     """Return, per partition, how many replicas have to change racks until it is spread evenly.
 

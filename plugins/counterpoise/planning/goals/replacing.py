@@ -20,6 +20,7 @@ import numpy as np
 from counterpoise.errors import InputError
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.plan import LowerBound, MoveReason
+from counterpoise.model.racks import pairs_in_racks
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import ClusterArrays
@@ -147,8 +148,9 @@ def _complaints(result: PlanningResult) -> Iterator[str]:
     result.goal.place(after, result.roles, request)
     ordered = np.sort(after.replicas, axis=1)
     is_there = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
-    is_live = cluster.is_live
-    is_less_even = after.rack_moves(is_live) > result.before.rack_moves(is_live)
+    racks = after.racks_by_position
+    has_more_pairs = pairs_in_racks(racks[after.replicas]) > pairs_in_racks(racks[after.original])
+    is_less_even = has_more_pairs & (after.rack_moves(cluster.is_live) > 0)
     sets = np.append(cluster.broker_sets, -1)[after.replicas]
     is_new = after.is_added
     leaves_set = (is_new & (sets != cluster.sets_of_partitions[:, None])).any(axis=1)
