@@ -1,14 +1,17 @@
 """The progress of a run: what one observation keeps for the next, and what people see meanwhile."""
 
 from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from counterpoise.execution.copies import with_point
 from counterpoise.execution.progress_update import ends_soon
 from counterpoise.model.run import RunState
-from counterpoise.model.run_progress import RunProgress
-from tests.support.runs import SimulatedRun
+from counterpoise.model.run_progress import TRAIL_POINTS, BrokerLoad, RunProgress, TrailPoint
+from tests.support.runs import START, SimulatedRun
 
 
 def test_progress_only_grows_and_the_time_left_comes_true(tmp_path: Path) -> None:
@@ -30,6 +33,38 @@ def test_progress_only_grows_and_the_time_left_comes_true(tmp_path: Path) -> Non
     run.repeat(driver.step)
     assert run.run_progress().progress.share == 1.0
     assert run.end(driver) is RunState.DONE
+
+
+def test_brokers_come_to_what_the_plan_says_and_the_line_grows_with_them(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    run.until_moving(driver)
+    first = run.run_progress()
+    assert [load.bytes for load in first.brokers] >= [f.bytes_before for f in run.plan.figures]
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+    last = run.run_progress()
+    assert last.brokers == tuple(
+        BrokerLoad(f.broker_id, f.leaders_after, f.replicas_after, f.bytes_after)
+        for f in run.plan.figures
+    )
+    copied = [point.copied_bytes for point in last.trail]
+    assert copied == sorted(copied)
+    assert (copied[0], copied[-1]) == (0, run.plan.copied_bytes)
+    assert last.trail[-1].at == last.observed_at
+    assert RunProgress.from_json(last.to_json()) == last
+
+
+def test_the_line_covers_the_whole_run_with_few_points_however_long_it_takes() -> None:
+    trail: tuple[TrailPoint, ...] = ()
+    for second in range(0, 20_000, 10):
+        trail = with_point(trail, TrailPoint(START + timedelta(seconds=second), second, 1, 1))
+        assert trail[-1].copied_bytes == second
+        assert trail[0].copied_bytes == 0
+        assert len(trail) <= TRAIL_POINTS
+    gaps = {after.copied_bytes - before.copied_bytes for before, after in pairwise(trail[:-1])}
+    assert len(trail) > TRAIL_POINTS / 3
+    assert max(gaps) <= 2 * min(gaps)
 
 
 def test_the_end_is_observed_often_between_two_bursts_of_bytes_too(tmp_path: Path) -> None:

@@ -33,9 +33,10 @@ from counterpoise.model.plan import (
     MoveReason,
     RebalancePlan,
 )
-from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
+from counterpoise.model.report import RunReport, ThrottleKey
 from counterpoise.model.request import Budget, Goal, Scope
 from counterpoise.model.run import Event, Run, RunState
+from counterpoise.model.run_progress import BrokerLoad
 from counterpoise.reporting import (
     leader_balance_json,
     leader_balance_report,

@@ -46,7 +46,7 @@ from counterpoise.model.evenness import (
     share_not_preferred,
 )
 from counterpoise.model.grouping import grouped
-from counterpoise.model.report import BrokerLoad
+from counterpoise.model.run_progress import BrokerLoad
 from counterpoise.model.tables import rows_of
 
 # -- Brokers over time for heat maps: at most 60 rows and some 200 columns

@@ -22,16 +22,19 @@ from counterpoise.execution.observation import MovesByState, MoveState, Observat
 from counterpoise.execution.throttling.targets import broker_resource, dynamic_value
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE
-from counterpoise.model.plan import Move
+from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.run import Progress
 from counterpoise.model.run_progress import (
+    TRAIL_POINTS,
     Arrived,
     BestProgress,
+    BrokerLoad,
     Condition,
     Conditions,
     Copy,
     Link,
     RunProgress,
+    TrailPoint,
 )
 
 # Over which bytes that arrived tell the speed: Kafka's quota has windows of 1 s, 11 of them.
@@ -200,6 +203,61 @@ def arrivals(base: RunProgress, copied_bytes: int, now: datetime) -> tuple[Arriv
     if kept and now - kept[-1].at < _SAMPLED_EVERY:
         return tuple(kept)
     return (*kept, Arrived(now, copied_bytes))
+
+
+def with_point(trail: Sequence[TrailPoint], point: TrailPoint) -> tuple[TrailPoint, ...]:
+    """Return the line of a run with what is known now: the newest point is always the last one.
+
+    Of a full line every second point goes, so that it covers the whole run however long it takes.
+    Example: of 120 points, one a minute, 60 are left, one every two minutes; until two minutes have
+    passed, the newest point replaces the one before.
+    """
+    if len(trail) < 2:
+        return (*trail, point)
+    if len(trail) >= TRAIL_POINTS:
+        trail = [*trail[:-1:2], trail[-1]]
+    spacing = trail[1].at - trail[0].at
+    kept = trail[:-1] if trail[-1].at - trail[-2].at < spacing else trail
+    return (*kept, point)
+
+
+def broker_loads(
+    plan: RebalancePlan, by_state: MovesByState, observation: Observation
+) -> tuple[BrokerLoad, ...]:
+    """Return what each broker of the plan leads and holds now.
+
+    Partitions outside the plan count as when it was made, and those of the plan that stand as
+    before. Producers go on writing: a replica counts with the size that it has in the plan.
+    """
+    leaders: Counter[int] = Counter()
+    replicas: Counter[int] = Counter()
+    held_bytes: Counter[int] = Counter()
+    for move in by_state[MoveState.DONE]:
+        for broker_id in move.adding:
+            replicas[broker_id] += 1
+            held_bytes[broker_id] += move.size_bytes
+        for broker_id in move.removing:
+            replicas[broker_id] -= 1
+            held_bytes[broker_id] -= move.size_bytes
+    for move in by_state[MoveState.MOVING]:
+        for broker_id in observation.adding_replicas(move):
+            arrived = observation.size_at(move, broker_id) or 0
+            held_bytes[broker_id] += min(arrived, move.size_bytes)
+    for state in (MoveState.DONE, MoveState.MOVING):
+        for move in by_state[state]:
+            leader = observation.leader_of(move)
+            if leader is not None and leader != move.leader_before:
+                leaders[leader] += 1
+                leaders[move.leader_before] -= 1
+    return tuple(
+        BrokerLoad(
+            figure.broker_id,
+            figure.leaders_before + leaders[figure.broker_id],
+            figure.replicas_before + replicas[figure.broker_id],
+            figure.bytes_before + held_bytes[figure.broker_id],
+        )
+        for figure in plan.figures
+    )
 
 
 def seconds_left(

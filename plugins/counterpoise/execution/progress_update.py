@@ -20,11 +20,13 @@ from counterpoise.execution.conditions import TABLE
 from counterpoise.execution.copies import (
     arrivals,
     best_progress,
+    broker_loads,
     find_links,
     has_progressed,
     is_anything_arriving,
     seconds_left,
     slow_copies,
+    with_point,
 )
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.execution.throttling.targets import (
@@ -42,7 +44,14 @@ from counterpoise.execution.troubles import (
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import Progress
-from counterpoise.model.run_progress import Condition, Conditions, Copy, Readings, RunProgress
+from counterpoise.model.run_progress import (
+    Condition,
+    Conditions,
+    Copy,
+    Readings,
+    RunProgress,
+    TrailPoint,
+)
 
 _SOON_SECONDS = 15
 _STILL_AFTER = timedelta(seconds=5)
@@ -77,13 +86,22 @@ def update_progress(
     progress = _progress(plan, by_state, arrived_bytes, observation)
     best = best_progress(base, by_state, observation, progress, is_lowered=is_lowered)
     arrived = arrivals(base, progress.copied_bytes, observation.observed_at)
+    links = find_links(best, base, observation, moving)
+    point = TrailPoint(
+        observation.observed_at,
+        progress.copied_bytes,
+        sum(link.bytes_per_second for link in links if not link.sends),
+        rate,
+    )
     run_progress = RunProgress(
         observed_at=observation.observed_at,
         progress=progress,
         rate_bytes_per_second=rate,
-        links=find_links(best, base, observation, moving),
+        links=links,
         arrived_bytes=arrived_bytes,
         arrivals=arrived,
+        trail=with_point(base.trail, point),
+        brokers=broker_loads(plan, by_state, observation),
         best=best,
         seconds_left=seconds_left(by_state, observation, rate, arrived, progress),
         limit=base.limit,

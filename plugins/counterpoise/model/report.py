@@ -9,16 +9,7 @@ from dataclasses import dataclass
 from counterpoise.model.approval import Approval
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import Event, Run
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerLoad:
-    """What a broker held at one observation."""
-
-    broker_id: int
-    leaders: int
-    replicas: int
-    bytes: int
+from counterpoise.model.run_progress import BrokerLoad
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from counterpoise.model.run import Progress
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
 LINKS_SHOWN: Final = 3  # in a log
+TRAIL_POINTS: Final = 120  # at most, over all the time of a run
 
 
 class Condition(StrEnum):
@@ -162,6 +163,26 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
+class TrailPoint:
+    """How far a run was at a time, and how fast: a line over all the time of the run."""
+
+    at: datetime
+    copied_bytes: int
+    bytes_per_second: int  # all brokers together
+    rate_bytes_per_second: int  # in force, per broker
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLoad:
+    """What a broker held at one observation."""
+
+    broker_id: int
+    leaders: int
+    replicas: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Limit:
     """A rate that somebody else has set, below ours, at a broker that copies."""
 
@@ -191,6 +212,8 @@ class RunProgress:
     # at the destinations, by partition in flight: {"orders-0": 1048576}
     arrived_bytes: Mapping[str, int] = field(default_factory=dict)
     arrivals: tuple[Arrived, ...] = ()  # over the last minutes
+    trail: tuple[TrailPoint, ...] = ()
+    brokers: tuple[BrokerLoad, ...] = ()  # by id
     best: BestProgress = field(default_factory=BestProgress)
     seconds_left: int | None = None
     limit: Limit | None = None  # the lowest of others

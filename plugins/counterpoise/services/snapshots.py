@@ -34,7 +34,7 @@ from counterpoise.model.cluster_failure import FailureKind
 from counterpoise.model.inspection import Inspection
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.provider import profile_of
-from counterpoise.model.report import BrokerLoad
+from counterpoise.model.run_progress import BrokerLoad
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.services import doctor
 from counterpoise.snapshot import inspect, take_snapshot

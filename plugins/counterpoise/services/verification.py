@@ -18,9 +18,10 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import Control
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.provider import profile_of
-from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
+from counterpoise.model.report import RunReport, ThrottleKey
 from counterpoise.model.request import KINDS, Goal
 from counterpoise.model.run import ENDED_BY_PEOPLE, Run, RunState, TouchedKey
+from counterpoise.model.run_progress import BrokerLoad
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import pluralize
 from counterpoise.services.snapshots import fresh_snapshot

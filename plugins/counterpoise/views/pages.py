@@ -9,9 +9,10 @@ from typing import Final
 
 from counterpoise.model.evenness import evenness
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.report import BrokerLoad, RunReport
+from counterpoise.model.report import RunReport
 from counterpoise.model.request import KINDS
 from counterpoise.model.run import RunState
+from counterpoise.model.run_progress import BrokerLoad
 from counterpoise.reporting.html import render
 from counterpoise.views.plan import MEASURES, BrokerChart, LargestMoves, PlanView, goal_in_words
 from counterpoise.views.run import EVENTS_SHOWN
