@@ -27,7 +27,6 @@ DAG_IDS = {
 HEAVY = (
     "great_expectations",
     "pyspark",
-    "matplotlib",
     "ortools",
     "confluent_kafka",
     "kafka",

@@ -32,11 +32,10 @@ HANGS_SECONDS: Final = 300
 CRASHED: Final = 250  # an exception that even the last resort let through
 
 
-# What commands import when they first need it; the fonts are listed once.
+# What commands import when they first need it.
 IMPORTED_LATE: Final = (
     *("alembic.command", "asyncio", "confluent_kafka", "croniter", "jinja2", "kafka"),
     *(
-        "matplotlib.font_manager",
         "ortools.graph.python.min_cost_flow",
         "ortools.sat.python.cp_model",
     ),

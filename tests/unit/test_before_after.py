@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from counterpoise.reporting.charts import Pair, before_after
+from counterpoise.reporting.pairs import Pair, before_after
 from counterpoise.units import format_bytes, format_count
 
 LETTER = 5.5  # units, about

@@ -39,7 +39,7 @@ def made_up(brokers: int = 6, snapshots: int = 60) -> ClusterLoad:
 
 
 def section(load: ClusterLoad) -> str:
-    return render("load_section.html", section=load_section(load))
+    return render("load_body.html", section=load_section(load))
 
 
 def hostile(load: ClusterLoad) -> ClusterLoad:
@@ -272,6 +272,6 @@ def test_racks_have_a_chart_over_time_whose_lines_add_up(snapshots: int) -> None
             assert sum(known) == pytest.approx(total, abs=len(values))
     drawn = load_section(load).racks_in_time
     assert drawn is not None
-    assert [label for label, _, _ in drawn.legend] == [rack.rack for rack in load.racks]
+    assert [label for _, label in drawn.keys] == [rack.rack for rack in load.racks]
     assert "Bytes in per rack over time" in section(load)
     assert all("trace" not in rack for rack in load_document(load)["racks"])

@@ -79,7 +79,7 @@ def test_the_report_of_the_balance_is_part_of_the_page(pages: Pages) -> None:
     with pages.browser() as browser:
         page = browser.get("/clusters/demo").text
     assert page.count("<h1>") == 1 and page.count("<main>") == 1
-    for part in ("Leaders per broker", "Racks", "Every broker", "Bytes in per broker"):
+    for part in ("Preferred leaders", "Racks", "Every broker", "Bytes in per broker"):
         assert part in page
     for name in ("leader-balance.html", "leader-balance.json"):
         assert f'href="/reports/demo/{name}"' in page

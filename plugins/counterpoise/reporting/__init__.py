@@ -6,9 +6,6 @@ people, and the same figures as JSON for programs.
 Every word that comes from a cluster (racks, topics, reasons) is taken for hostile and escaped, in
 pictures too; the pages hold no script, and a Content-Security-Policy that would stop one. Same
 values, same text: no clock is read.
-
-Limits: drawing uses matplotlib's global settings for the moment of one picture, so pictures are
-drawn one after another, whichever thread asks.
 """
 
 from counterpoise.reporting.balance_document import leader_balance_json

@@ -1,4 +1,4 @@
-"""Events in words: a short name for pictures, a sentence for tables, and what each kind means.
+"""Events in words: a sentence, and how many things it is about.
 
 event_in_words(event) == "broker 4 joined"
 """
@@ -9,40 +9,6 @@ from counterpoise.model.balance import ClusterEvent, EventKind
 from counterpoise.model.words import list_brokers, pluralize
 from counterpoise.units import format_seconds
 
-KIND_NAMES: Final = {
-    EventKind.JOINED: "joined",
-    EventKind.REACHED_SHARE: "has share",
-    EventKind.RETURNED: "returned",
-    EventKind.DIED: "died",
-    EventKind.LEFT: "left",
-    EventKind.RESTARTED: "restarted",
-    EventKind.FAILOVER: "failover",
-    EventKind.ELECTION: "elections",
-    EventKind.LEADERS_MOVED: "leaders moved",
-    EventKind.REASSIGNMENT: "moved",
-    EventKind.RACK: "rack",
-    EventKind.TOPICS_DELETED: "deleted",
-    EventKind.TOPICS_RECREATED: "recreated",
-    EventKind.GAP: "gap",
-    EventKind.REBUILT: "rebuilt",
-}
-KIND_MEANINGS: Final = {
-    EventKind.JOINED: "brokers that were not registered before",
-    EventKind.REACHED_SHARE: "brokers that joined hold 90 % of the mean replicas or more",
-    EventKind.RETURNED: "brokers that were dead, or gone, live again",
-    EventKind.DIED: "brokers registered, but fenced",
-    EventKind.LEFT: "brokers no longer registered",
-    EventKind.RESTARTED: "brokers that live lost 90 % of their leaders or more at once",
-    EventKind.FAILOVER: "partitions got another leader because theirs died or fell behind",
-    EventKind.ELECTION: "many preferred leaders lead again",
-    EventKind.LEADERS_MOVED: "many partitions got another leader though theirs lives, in sync",
-    EventKind.REASSIGNMENT: "partitions lie on other brokers than before",
-    EventKind.RACK: "brokers name another rack",
-    EventKind.TOPICS_DELETED: "many topics deleted at once",
-    EventKind.TOPICS_RECREATED: "many topics deleted and created again",
-    EventKind.GAP: "no snapshot for more than 2.5 times the usual interval; lines break",
-    EventKind.REBUILT: "another cluster under the same name; nothing is compared with it",
-}
 ALERTS: Final = frozenset(
     {EventKind.DIED, EventKind.FAILOVER, EventKind.GAP, EventKind.REBUILT, EventKind.LEFT}
 )

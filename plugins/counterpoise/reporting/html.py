@@ -79,8 +79,8 @@ def body_of(page: str) -> Markup:
 
     Empty of a text that is no page. Limits: it is as safe as the page is where that lies.
     """
-    below = page.partition("</header>")[2]
-    body, end, _ = below.rpartition("</main>")
+    below = page.partition('<div class="stack">')[2]
+    body, end, _ = below.rpartition("</div>\n</main>")
     return Markup(body if end else "")
 
 

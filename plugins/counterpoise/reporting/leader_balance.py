@@ -1,10 +1,12 @@
-"""The leader-balance page of one cluster: pictures first, then what they mean and what would help.
+"""The leader-balance of one cluster as a page shows it, in the store and behind the login: charts
+first, then what they mean and what would help.
 
 leader_balance_report(balance, wanted=analysed.wanted)
+render("balance_body.html", **balance_values(balance))
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from counterpoise.model.balance import (
     BrokerBalance,
@@ -17,29 +19,24 @@ from counterpoise.model.evenness import Evenness
 from counterpoise.model.finding import WantedPlan
 from counterpoise.model.load import ClusterLoad
 from counterpoise.model.words import list_brokers
-from counterpoise.reporting.charts import Bar, Unit, broker_bars
 from counterpoise.reporting.event_words import event_in_words, how_many
 from counterpoise.reporting.html import percent, render, times
 from counterpoise.reporting.load_section import load_section
-from counterpoise.reporting.parts import Picture, Tile, bar_picture, beside, rack_indexes
-from counterpoise.reporting.svg import RACK_COLOURS
-from counterpoise.reporting.timelines import (
-    churn_timeline,
-    event_bands,
-    heat_sections,
-    timelines,
-)
+from counterpoise.reporting.parts import Tile, beside
+from counterpoise.reporting.plots import HEAT_WORDS, BarChart, Unit, bar_chart
+from counterpoise.reporting.timelines import heat_sections, timelines, whole
 from counterpoise.units import format_bytes, format_count
 
-# Title, name of the field, how its value is written.
-_CARDS: Final[tuple[tuple[str, str, Unit], ...]] = (
-    ("Preferred leaders", "preferred_leaders", format_count),
-    ("Replicas", "replicas", format_count),
-    ("Bytes", "bytes", format_bytes),
+# Title, name of the field of a broker and of a snapshot, how its value is written.
+_MEASURES: Final[tuple[tuple[str, str, Unit], ...]] = (
+    ("Leaders", "leaders", whole),
+    ("Preferred leaders", "preferred_leaders", whole),
+    ("Replicas", "replicas", whole),
+    ("Bytes on disk", "bytes", format_bytes),
 )
+_MARKS: Final = {"dead": ("down", "down"), "idle": ("new", "idle"), "kept empty": ("new", "kept")}
 _EVENTS_SHOWN: Final = 40
 _LEFT_OUT_SHOWN: Final = 20
-_BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
 
 
 def leader_balance_report(
@@ -57,33 +54,34 @@ def leader_balance_report(
     about it, `plan_size` what it costs (None: not known). `load` adds the section of traffic,
     growth and disks. `left_out` are snapshots that the analysis could not use.
     """
-    racks = rack_indexes(broker.rack for broker in balance.brokers)
     return render(
         "leader_balance.html",
-        balance=balance,
         wanted=wanted,
         not_proposed=not_proposed,
         command=_plan_command(balance.cluster, wanted) if wanted else "",
         plan_size=plan_size,
-        tiles=_tiles_beside(balance),
-        leaders=_leaders(balance, racks),
-        cards=_cards(balance, racks),
-        timelines=timelines(balance),
-        heat_sections=heat_sections(balance),
-        events=balance.events[: -_EVENTS_SHOWN - 1 : -1],
-        event_in_words=event_in_words,
-        how_many=how_many,
-        churn_timeline=churn_timeline(balance),
-        section=load_section(load, event_bands(balance.events)) if load else None,
-        colours={rack: _css_colour(index) for rack, index in racks.items()},
-        spreads={point.rack: point.leaders.max_minus_min for point in balance.latest.racks},
-        broker_table_open=len(balance.brokers) <= _BROKERS_IN_FULL,
-        partition_count=sum(broker.preferred_leaders for broker in balance.brokers),
-        has_hatching=any(broker.leaders_not_preferred for broker in balance.brokers),
-        colours_repeat=len(racks) > RACK_COLOURS,
-        left_out=left_out[-_LEFT_OUT_SHOWN:],
-        left_out_count=len(left_out),
+        section=load_section(load, balance.events) if load else None,
+        **balance_values(balance, left_out),
     )
+
+
+def balance_values(balance: LeaderBalance, left_out: Sequence[LeftOut] = ()) -> dict[str, Any]:
+    """Return what `balance_body.html` needs."""
+    return {
+        "balance": balance,
+        "tiles": _tiles_beside(balance),
+        "charts": [_chart(balance, *measure) for measure in _MEASURES],
+        "timelines": timelines(balance),
+        "heat_sections": heat_sections(balance),
+        "heat_keys": [(f"cell{level}", words) for level, words in enumerate(HEAT_WORDS)],
+        "events": balance.events[: -_EVENTS_SHOWN - 1 : -1],
+        "event_in_words": event_in_words,
+        "how_many": how_many,
+        "spreads": {point.rack: point.leaders.max_minus_min for point in balance.latest.racks},
+        "partition_count": sum(broker.preferred_leaders for broker in balance.brokers),
+        "left_out": left_out[-_LEFT_OUT_SHOWN:],
+        "left_out_count": len(left_out),
+    }
 
 
 def _plan_command(cluster: str, wanted: WantedRebalance) -> str:
@@ -155,43 +153,32 @@ def _without_idle(balance: LeaderBalance) -> str:
     )
 
 
-def _leaders(balance: LeaderBalance, racks: Mapping[str | None, int | None]) -> Picture:
-    bars = [
-        _bar(balance, broker, broker.leaders, racks, broker.leaders_not_preferred)
-        for broker in balance.brokers
-    ]
-    fair = _mean(balance.latest.leaders)
-    label = f"Leaders per broker of {balance.cluster}, against the fair share {format_count(fair)}"
-    return bar_picture(bars, "leaders", label, format_count, fair)
+def _chart(balance: LeaderBalance, title: str, field: str, unit: Unit) -> BarChart:
+    """Return a measure of each broker: at the end of the period before, now, and its fair share."""
+    spread: Evenness = getattr(balance.latest, field)
+    fair = spread.total / spread.broker_count if spread.broker_count else 0.0
+    before = (
+        {broker.broker_id: broker for broker in balance.before.brokers} if balance.before else {}
+    )
+    brokers = balance.brokers
+    return bar_chart(
+        title,
+        unit,
+        [broker.broker_id for broker in brokers],
+        was=[_value(before.get(broker.broker_id), field) for broker in brokers] if before else None,
+        now=[_value(broker, field) for broker in brokers],
+        best=[None if broker.is_fenced else fair for broker in brokers],
+        words=("before the period", "now", ""),
+        best_word="fair share",
+        marks={
+            broker.broker_id: mark
+            for broker in brokers
+            if (mark := _MARKS.get(balance.state_of(broker)))
+        },
+        racks={broker.broker_id: broker.rack for broker in brokers},
+        lead=f"{unit(spread.minimum)} to {unit(spread.maximum)}, fair {unit(fair)}",
+    )
 
 
-def _cards(
-    balance: LeaderBalance, racks: Mapping[str | None, int | None]
-) -> list[tuple[str, Picture]]:
-    cards = []
-    for title, field, unit in _CARDS:
-        bars = [_bar(balance, broker, getattr(broker, field), racks) for broker in balance.brokers]
-        fair = _mean(getattr(balance.latest, field))
-        label = f"{title} per broker"
-        drawn = broker_bars(bars, name=field, label=label, unit=unit, fair=fair)
-        cards.append((title, Picture(drawn)))
-    return cards
-
-
-def _bar(
-    balance: LeaderBalance,
-    broker: BrokerBalance,
-    value: int,
-    racks: Mapping[str | None, int | None],
-    hatched: int = 0,
-) -> Bar:
-    is_idle = broker.broker_id in balance.idle_broker_ids
-    return Bar(broker.broker_id, value, racks[broker.rack], hatched, is_idle, broker.is_fenced)
-
-
-def _mean(spread: Evenness) -> float:
-    return round(spread.total / spread.broker_count, 1) if spread.broker_count else 0.0
-
-
-def _css_colour(index: int | None) -> str:
-    return "no-rack" if index is None else f"rack-{index % RACK_COLOURS}"
+def _value(broker: BrokerBalance | None, field: str) -> int | None:
+    return None if broker is None else int(getattr(broker, field))

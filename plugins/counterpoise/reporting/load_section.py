@@ -7,13 +7,14 @@ The template includes `load_section.html`.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import cycle
 from typing import Final
 
+from counterpoise.model.balance import ClusterEvent
 from counterpoise.model.load import (
+    SOON_DAYS,
     BrokerTraffic,
     BusyPartition,
     BusyPartitions,
@@ -22,27 +23,18 @@ from counterpoise.model.load import (
     Rates,
     Trace,
 )
-from counterpoise.reporting.charts import Bar, EventBand, Line, over_time
 from counterpoise.reporting.disk_words import (
     first_disk_full,
     other_disks,
     why_no_disk_fills,
 )
 from counterpoise.reporting.html import known_bytes, known_rate, percent, times
-from counterpoise.reporting.parts import (
-    Picture,
-    Tile,
-    bar_picture,
-    beside,
-    rack_indexes,
-)
-from counterpoise.reporting.svg import AFTER, RACK_COLOURS, rack_colour
-from counterpoise.reporting.timelines import LINE_STYLES, Timeline, legend_of
+from counterpoise.reporting.parts import Tile, beside
+from counterpoise.reporting.plots import BarChart, LineChart, bar_chart, line_chart
+from counterpoise.reporting.timelines import LOOKS, MAX_RACKS, Line, Timeline, over_time
 from counterpoise.units import format_count, format_rate
 
 DISKS_SHOWN: Final = 20
-_BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
-_BROKERS_WITH_RACK_CHART: Final = 60  # of more, the page would become too large with it
 _MUCH_OVER_SHARE: Final = 1.5
 AT_LEAST: Final = "a lower bound"
 ABOUT_BOUNDS: Final = (
@@ -67,10 +59,11 @@ class LoadSection:
     """What `load_section.html` draws."""
 
     load: ClusterLoad
-    bars: tuple[tuple[str, Picture], ...]  # title and picture
+    bars: tuple[BarChart, ...]
     shows_median: bool  # where the rates of the latest snapshot are not known
-    bytes_in: Picture | None  # over time
+    bytes_in: Timeline | None
     racks_in_time: Timeline | None
+    disks: tuple[tuple[DiskForecast, LineChart | None], ...]  # those that are shown
 
     @property
     def tiles(self) -> tuple[Tile, ...]:
@@ -97,16 +90,8 @@ class LoadSection:
         return about_bounds(self.load)
 
     @property
-    def disks(self) -> tuple[DiskForecast, ...]:
-        return self.load.disks[:DISKS_SHOWN]
-
-    @property
     def other_disks(self) -> str:
         return other_disks(self.load.disks[DISKS_SHOWN:])
-
-    @property
-    def has_few_brokers(self) -> bool:
-        return len(self.load.brokers) <= _BROKERS_IN_FULL
 
     def share_now(self, share: float, is_at_least: bool) -> str:
         return share_of_bytes_in(self.load, share, is_at_least)
@@ -115,13 +100,14 @@ class LoadSection:
         return share_of_period(self.load, busy)
 
 
-def load_section(load: ClusterLoad, bands: Sequence[EventBand] = ()) -> LoadSection:
-    """Return what a page that includes `load_section.html` needs as its value `section`.
+def load_section(load: ClusterLoad, events: Sequence[ClusterEvent] = ()) -> LoadSection:
+    """Return what a page that includes `load_body.html` needs as its value `section`.
 
-    `bands` are the events that are drawn below the chart over time.
+    `events` are drawn into the charts over time.
     """
-    bytes_in, racks_in_time = _bytes_in_over_time(load, bands), _racks_over_time(load, bands)
-    return LoadSection(load, *_bars(load), bytes_in, racks_in_time)
+    bytes_in, racks_in_time = _bytes_in_over_time(load, events), _racks_over_time(load, events)
+    disks = tuple((disk, _disk_chart(load, disk)) for disk in load.disks[:DISKS_SHOWN])
+    return LoadSection(load, *_bars(load), bytes_in, racks_in_time, disks)
 
 
 def about_bounds(load: ClusterLoad) -> str:
@@ -205,81 +191,66 @@ def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
     )
 
 
-def _bars(load: ClusterLoad) -> tuple[tuple[tuple[str, Picture], ...], bool]:
-    """Return title and picture of each chart, and whether they show the median because the latest
-    rates are not known.
+def _bars(load: ClusterLoad) -> tuple[tuple[BarChart, ...], bool]:
+    """Return a chart of each role, and whether they show the median because the latest rates are
+    not known.
     """
     has_now = any(broker.as_leader.now is not None for broker in load.brokers)
     has_median = any(broker.as_leader.p50 is not None for broker in load.brokers)
     if not has_now and not has_median:
         return (), False
-    racks = rack_indexes(broker.rack for broker in load.brokers)
-    wanted: tuple[tuple[str, str, Callable[[BrokerTraffic], Rates]], ...] = (
-        ("bytes-in-leader", "Bytes in per broker, as leader", lambda broker: broker.as_leader),
-        (
-            "bytes-in-follower",
-            "Bytes in per broker, as follower",
-            lambda broker: broker.as_follower,
+    shown = "now" if has_now else "p50"
+    charts = (
+        _rate_bars(load, "Bytes in per broker, as leader", shown, lambda broker: broker.as_leader),
+        _rate_bars(
+            load, "Bytes in per broker, as follower", shown, lambda broker: broker.as_follower
         ),
     )
-    pictures = []
-    for name, title, rates_of in wanted:
-        found = [(broker, rates_of(broker)) for broker in load.brokers]
-        shown = "now" if has_now else "p50"
-        if any(is_bound(rates, shown) for _, rates in found):
-            title = f"{title} (lower bounds)"
-        known = [(broker, getattr(rates, shown)) for broker, rates in found]
-        pictures.append((title, _rate_bars(known, racks, name, title)))
-    return tuple(pictures), not has_now
+    return charts, not has_now
 
 
 def _rate_bars(
-    brokers: Sequence[tuple[BrokerTraffic, int | None]],
-    racks: Mapping[str | None, int | None],
-    name: str,
-    title: str,
-) -> Picture:
-    """Draw a bar for each broker whose rate is known; the fair share is over the live ones of
-    these.
-    """
-    bars = [
-        Bar(broker.broker_id, rate, racks[broker.rack], is_fenced=broker.is_fenced)
-        for broker, rate in brokers
-        if rate is not None
-    ]
-    live = [bar.value for bar in bars if not bar.is_fenced]
+    load: ClusterLoad, title: str, shown: str, rates_of: Callable[[BrokerTraffic], Rates]
+) -> BarChart:
+    """Return the rate of each broker; the fair share is over the live ones whose rate is known."""
+    found = [(broker, rates_of(broker)) for broker in load.brokers]
+    if any(is_bound(rates, shown) for _, rates in found):
+        title = f"{title} (lower bounds)"
+    rates = [getattr(of_broker, shown) for _, of_broker in found]
+    is_live = [not broker.is_fenced for broker in load.brokers]
+    live = [rate for rate, lives in zip(rates, is_live, strict=True) if lives and rate is not None]
     fair = sum(live) / len(live) if live else 0.0
-    return bar_picture(bars, name, title, format_rate, fair)
-
-
-def _bytes_in_over_time(load: ClusterLoad, bands: Sequence[EventBand]) -> Picture | None:
-    """Draw the rate over time; None where fewer than two points are known."""
-    trace = load.bytes_in_trace
-    values = _known_values(trace)
-    if sum(map(math.isfinite, values)) < 2:
-        return None
-    title = f"Bytes in of {load.cluster} over time"
-    return _rates_over_time(
-        load, trace, [Line("bytes in", values, AFTER)], "bytes-in-time", title, bands
+    return bar_chart(
+        title,
+        format_rate,
+        [broker.broker_id for broker in load.brokers],
+        now=rates,
+        best=[fair if lives else None for lives in is_live],
+        best_word="fair share",
+        marks={b.broker_id: ("down", "down") for b in load.brokers if b.is_fenced},
+        racks={broker.broker_id: broker.rack for broker in load.brokers},
+        lead=f"most {format_rate(max(live, default=0))}, fair {format_rate(fair)}",
     )
 
 
-def _racks_over_time(load: ClusterLoad, bands: Sequence[EventBand]) -> Timeline | None:
-    """Draw the rate of each rack, where there are a few of them; None where fewer than two points
+def _bytes_in_over_time(load: ClusterLoad, events: Sequence[ClusterEvent]) -> Timeline | None:
+    """Return the rate over time; None where fewer than two points are known."""
+    lines = [Line("bytes in", _known_values(load.bytes_in_trace), LOOKS[0])]
+    return _rates_over_time(load, load.bytes_in_trace, lines, "Bytes in", events, is_filled=True)
+
+
+def _racks_over_time(load: ClusterLoad, events: Sequence[ClusterEvent]) -> Timeline | None:
+    """Return the rate of each rack, where there are a few of them; None where fewer than two points
     are known.
     """
     named = [rack for rack in load.racks if rack.rack is not None]
-    if not 2 <= len(named) <= RACK_COLOURS or len(load.brokers) > _BROKERS_WITH_RACK_CHART:
+    if not 2 <= len(named) <= MAX_RACKS:
         return None
     lines = [
-        Line(str(rack.rack), _known_values(rack.trace), rack_colour(index), style)
-        for index, (rack, style) in enumerate(zip(named, cycle(LINE_STYLES), strict=False))
+        Line(str(rack.rack), _known_values(rack.trace), look)
+        for rack, look in zip(named, LOOKS, strict=False)
     ]
-    if max(sum(map(math.isfinite, line.values)) for line in lines) < 2:
-        return None
-    title = "Bytes in per rack over time"
-    picture = _rates_over_time(load, named[0].trace, lines, "racks-in-time", title, bands)
-    return Timeline(title, picture, legend_of(lines))
+    return _rates_over_time(load, named[0].trace, lines, "Bytes in per rack", events)
 
 
 def _known_values(trace: Trace) -> list[float]:
@@ -290,28 +261,49 @@ def _rates_over_time(
     load: ClusterLoad,
     trace: Trace,
     lines: Sequence[Line],
-    name: str,
     title: str,
-    bands: Sequence[EventBand],
-) -> Picture:
-    """Draw lines at the times of a trace, broken where none is known."""
+    events: Sequence[ClusterEvent],
+    *,
+    is_filled: bool = False,
+) -> Timeline | None:
+    """Return lines at the times of a trace, broken where none is known. The chart begins with the
+    cluster as it is now: what was before a rebuild has no place in it.
+    """
+    if max(sum(map(math.isfinite, line.values)) for line in lines) < 2:
+        return None
     instants = [load.since + timedelta(seconds=at * trace.seconds) for at in trace.at]
-    values = zip(*(line.values for line in lines), strict=True)
-    breaks = [at + 1 for at, known in enumerate(values) if all(map(math.isnan, known))]
-    # The chart begins with the cluster as it is now: what was before a rebuild has no place in it.
-    since_then = [band.from_(load.since) for band in bands]
-    return Picture.of(
-        name,
-        lambda name, wide: over_time(
-            instants,
-            lines,
-            name=name,
-            label=title,
-            unit=format_rate,
-            wide=wide,
-            breaks=breaks,
-            bands=[band for band in since_then if band.spans],
-        ),
+    return over_time(title, format_rate, instants, lines, (), events, is_filled=is_filled)
+
+
+def _disk_chart(load: ClusterLoad, disk: DiskForecast) -> LineChart | None:
+    """Return how full a disk was in the last two weeks, and will be in the next 30 days; None where
+    that is not known.
+    """
+    used, total, held_now = disk.used_share, disk.total_bytes, disk.held_bytes
+    if used is None or not total or held_now is None:
+        return None
+    now = load.observed_at
+    begin = now - timedelta(seconds=disk.held.seconds)
+    past = [
+        (
+            begin + timedelta(seconds=at * disk.held.seconds),
+            None if held is None else used + (held - held_now) / total,
+        )
+        for at, held in zip(disk.held.at, disk.held.values, strict=True)
+    ]
+    lines = [(LOOKS[0], [*past, (now, used)])]
+    if disk.bytes_per_day is not None:
+        days = min(SOON_DAYS, SOON_DAYS if disk.days_left is None else disk.days_left)
+        then = max(0.0, used + days * disk.bytes_per_day / total)
+        lines.append((f"{LOOKS[1]} dash", [(now, used), (now + timedelta(days=days), then)]))
+    return line_chart(
+        f"Disk of broker {disk.broker_id}: {disk.in_words}",
+        percent,
+        begin,
+        now + timedelta(days=SOON_DAYS),
+        lines,
+        now=now,
+        top=1.0,
     )
 
 

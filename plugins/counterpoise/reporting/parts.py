@@ -3,13 +3,14 @@
 Tile("Idle brokers", "1", "broker 4", is_alert=True)
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from markupsafe import Markup
 
-from counterpoise.reporting.charts import Bar, Pair, Unit, before_after, broker_bars
+from counterpoise.reporting.pairs import Pair, before_after
+from counterpoise.reporting.plots import Unit
 
 _MANY_BROKERS: Final = 12  # more than that, and bars of before and after become columns with marks
 
@@ -106,19 +107,3 @@ def _comparison(chart: BrokerChart, pairs: Sequence[Pair]) -> Comparison:
         picture = replace(picture, wide=wide)
     has_best = all(pair.best is not None for pair in pairs)
     return Comparison(chart.title, picture, has_best, chart.after, has_many)
-
-
-def bar_picture(bars: Sequence[Bar], name: str, label: str, unit: Unit, fair: float) -> Picture:
-    """Return a bar for each broker against the fair share; on a phone each has its name."""
-    return Picture.of(
-        name,
-        lambda name, wide: broker_bars(
-            bars, name=name, label=label, unit=unit, fair=fair, wide=wide, named=not wide
-        ),
-    )
-
-
-def rack_indexes(racks: Iterable[str | None]) -> Mapping[str | None, int | None]:
-    """Return a number for each rack by name, which gives it its colour; None for no rack."""
-    named = sorted({rack for rack in racks if rack is not None})
-    return {None: None} | {rack: index for index, rack in enumerate(named)}

@@ -24,6 +24,17 @@ HEAT_LEVELS: Final = 7  # style.css has .cell0 (far below its share) to .cell6 (
 _FAIR_LEVEL: Final = 3
 # Value / fair share up to which a cell has a level.
 _HEAT_LIMITS: Final = (0.6, 0.78, 0.9, 1.1, 1.22, 1.4)
+# What the levels mean for a broker over time, from least to most.
+HEAT_WORDS: Final = (
+    "up to 60 %",
+    "up to 78 %",
+    "up to 90 %",
+    "90 to 110 % of the fair share",
+    "up to 122 %",
+    "up to 140 %",
+    "more",
+)
+_DRAWN_POINTS: Final = 600  # of a line: what a chart has room for, twice
 _NICE_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 _ROOM_ABOVE: Final = 1.06  # the highest value stays below the top of the chart
 _MAX_TIMES: Final = 6  # below a chart, so that they stay apart at 334 px
@@ -99,6 +110,16 @@ class HeatMap:
     rows: tuple[HeatRow, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class HeatOverTime:
+    """A row for each broker, over time; the colour is its part of the fair share."""
+
+    alt: str
+    names: tuple[str, ...]
+    levels: tuple[tuple[tuple[float, float, int], ...], ...]  # of each: begin, end (0 to 1), row
+    times: tuple[Tick, ...]
+
+
 def bar_chart(
     title: str,
     unit: Unit,
@@ -112,9 +133,10 @@ def bar_chart(
     marks: Mapping[int, tuple[str, str]] | None = None,
     racks: Mapping[int, str | None] | None = None,
     lead: str | None = None,
+    best_word: str = "best possible",
 ) -> BarChart:
     """Return the chart of a measure; `words` name was, now and promised in the tips."""
-    named = (*words, "best possible")
+    named = (*words, best_word)
     forms = (was, now, promise, best)
     highest = max((value for form in forms for value in form or () if value is not None), default=0)
     axis = Axis.of(highest, unit)
@@ -163,7 +185,7 @@ def line_chart(
         return (at - begin).total_seconds() / span
 
     placed = tuple(
-        (kind, tuple((place(at), value) for at, value in points)) for kind, points in lines
+        (kind, _thinned([(place(at), value) for at, value in points])) for kind, points in lines
     )
     highest = max((y for _, points in placed for _, y in points if y is not None), default=0)
     axis = Axis.of(highest if top is None else top, unit)
@@ -183,6 +205,55 @@ def line_chart(
         ),
         now=None if now is None else place(now),
     )
+
+
+def heat_over_time(
+    title: str,
+    names: Sequence[str],
+    columns: Sequence[tuple[datetime, datetime]],
+    rows: Sequence[Values],
+) -> HeatOverTime:
+    """Return brokers over time; a value is a part of the fair share, None is blank. Neighbours of
+    one level are drawn as one.
+    """
+    begin, end = columns[0][0], columns[-1][1]
+    span = max((end - begin).total_seconds(), 1.0)
+    edges = [tuple((at - begin).total_seconds() / span for at in column) for column in columns]
+    levels: list[list[tuple[float, float, int]]] = [[] for _ in range(HEAT_LEVELS)]
+    for row, values in enumerate(rows):
+        last: tuple[int, float] | None = None  # the level and the end of what is drawn
+        for value, (left, right) in zip(values, edges, strict=True):
+            if value is None:
+                last = None
+                continue
+            level = sum(value > limit for limit in _HEAT_LIMITS)
+            if last == (level, left):
+                left = levels[level].pop()[0]
+            levels[level].append((left, right, row))
+            last = (level, right)
+    return HeatOverTime(title, tuple(names), tuple(map(tuple, levels)), _times(begin, end))
+
+
+def _thinned(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Return of each part of the time the lowest and the highest value, where there are many; gaps
+    stay.
+    """
+    if len(points) <= _DRAWN_POINTS:
+        return tuple(points)
+    parts: dict[int, list[Point]] = {}
+    for point in points:
+        parts.setdefault(int(point[0] * _DRAWN_POINTS / 2), []).append(point)
+    kept: list[Point] = []
+    for part in parts.values():
+        known = [point for point in part if point[1] is not None]
+        ends = {min(known, key=_value), max(known, key=_value)} if known else set()
+        gaps = [point for point in part if point[1] is None][:1]
+        kept += sorted([*ends, *gaps], key=lambda point: point[0])
+    return tuple(kept)
+
+
+def _value(point: Point) -> float:
+    return point[1] or 0.0
 
 
 def heat_level(value: float, fair: float) -> int:

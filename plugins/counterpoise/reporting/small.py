@@ -1,5 +1,4 @@
-"""Small charts inside a table: a line over time, a level, brokers side by side, the forecast of a
-disk.
+"""Small charts inside a table: a line over time, brokers side by side, the forecast of a disk.
 
     spark(load.bytes_in_trace, label="Bytes in of demo")
 
@@ -15,7 +14,7 @@ from markupsafe import Markup, escape
 
 from counterpoise.model.load import SOON_DAYS, DiskForecast, Trace
 
-_WIDTH, _HEIGHT, _LEVEL = 120.0, 26.0, 56.0
+_WIDTH, _HEIGHT = 120.0, 26.0
 _DAY: Final = 86_400.0
 Place = tuple[float, float]
 
@@ -32,14 +31,6 @@ def spark(trace: Trace, *, label: str) -> Markup:
     last = next((place for place in reversed(places) if place), None)
     dot = _dot(last, "after") if last else ""
     return _svg(f"{_base()}{_broken_line(places, 'after')}{dot}", label)
-
-
-def level(share: float, *, label: str) -> Markup:
-    """Draw how full something is: a bar in a frame."""
-    width = max(1.0, min(1.0, share) * _LEVEL) if share > 0 else 0.0
-    frame = f'<rect width="{_LEVEL:g}" height="10" rx="2" style="fill: var(--grid)"/>'
-    bar = f'<rect width="{width:.1f}" height="10" rx="2" style="fill: var(--after)"/>'
-    return _svg(frame + bar, label, width=_LEVEL, height=10.0)
 
 
 def brokers(values: Sequence[int], *, label: str) -> Markup:

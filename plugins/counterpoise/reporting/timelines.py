@@ -1,86 +1,100 @@
 """The parts of a cluster's page that show weeks: measures over time with what happened, brokers
-over time, churn.
+over time, churn. Values for the macros of templates/charts.html.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, NamedTuple
 
 from counterpoise.model.balance import (
     BalancePoint,
     ClusterEvent,
-    EventKind,
     HeatMap,
     LeaderBalance,
     RackPoint,
     SnapshotChanges,
 )
 from counterpoise.model.words import pluralize
-from counterpoise.reporting.charts import (
-    HEAT_LEVELS,
-    EventBand,
-    Line,
+from counterpoise.reporting.event_words import ALERTS, event_in_words
+from counterpoise.reporting.plots import (
+    HeatOverTime,
+    LineChart,
     Unit,
-    heat_picture,
-    over_time,
+    heat_over_time,
+    line_chart,
 )
-from counterpoise.reporting.event_words import ALERTS, KIND_MEANINGS, KIND_NAMES
-from counterpoise.reporting.parts import Picture
-from counterpoise.reporting.svg import RACK_COLOURS, rack_colour
-from counterpoise.units import format_count, format_seconds
+from counterpoise.units import format_count, format_moment, format_seconds
 
+# Of lines: colours first, then forms.
+LOOKS: Final = tuple(
+    f"l{colour} {form}".strip() for form in ("", "dash") for colour in (1, 2, 3, 4)
+)
+MAX_RACKS: Final = len(LOOKS)  # that have a line each
+_NUMBERED: Final = 12  # more events than that are lines without a number
+_EVENTS_DRAWN: Final = 40
 _HEAT_TITLES: Final = {
     "leaders": "Leaders of each broker over time",
     "bytes_in": "Bytes in of each broker over time",
 }
-LINE_STYLES: Final = ("-", "--", ":", "-.")
-_BLUE, _ORANGE, _GREEN, _MAGENTA, _VIOLET = (rack_colour(index) for index in range(5))
+
+
+class Line(NamedTuple):
+    """A measure at each snapshot; NaN where it is not known."""
+
+    label: str
+    values: Sequence[float]
+    look: str  # classes of style.css
+
+
+class Extremes(NamedTuple):
+    """A line in words, for a table."""
+
+    label: str
+    first: str
+    lowest: str
+    highest: str
+    last: str
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A picture of lines; None where nothing of them is known, as `note` says then.
-
-    `legend`: label, colour class, line style; `happened`: each row of events and its meaning.
-    """
+    """Lines over time, or what is said instead."""
 
     title: str
-    picture: Picture | None
-    legend: tuple[tuple[str, str, str], ...] = ()
-    happened: tuple[tuple[str, str], ...] = ()
+    chart: LineChart | None
+    keys: tuple[tuple[str, str], ...] = ()  # look and label of each line
+    extremes: tuple[Extremes, ...] = ()
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class HeatSection:
     title: str
-    picture: Picture
-    levels: tuple[str, ...]
+    chart: HeatOverTime
+    rows: tuple[Extremes, ...]
     note: str
 
 
 def timelines(balance: LeaderBalance) -> tuple[Timeline, ...]:
-    """Return the charts over time; none with a single snapshot. The first one says what the events
-    mean that all of them show.
-    """
+    """Return the charts over time; none with a single snapshot."""
     series = balance.series
     if len(series) < 2:
         return ()
-    spread_title = "Max − min over the live brokers"
-    share_title = "Variation between brokers, and partitions not led by their preferred leader"
-    rack_title = "Leaders per broker of each rack, in % of the fair share"
-    busiest_title = "The busiest broker, in multiples of the fair share"
-    spreads, shares = _spread_lines(series), _share_lines(series)
-    first = _timeline(balance, spreads, "spread", spread_title, format_count)
     drawn = [
-        replace(first, happened=_meanings(balance.events)),
-        _timeline(balance, _busiest_lines(series), "busiest", busiest_title, multiples),
-        _timeline(balance, shares, "variation", share_title, hundredths),
+        _timeline(balance, _spread_lines(series), "Max − min over the live brokers", whole),
+        _timeline(balance, _busiest_lines(series), "The busiest broker's fair shares", multiples),
+        _timeline(balance, _variation_lines(series), "Variation between brokers", hundredths),
+        _timeline(balance, _not_preferred(series), "Not led by the preferred leader", hundredths),
     ]
     if racks := _rack_lines(series):
-        drawn.append(_timeline(balance, racks, "racks", rack_title, hundredths))
+        title = "Leaders per broker of each rack, in % of the fair share"
+        drawn.append(_timeline(balance, racks, title, hundredths))
     drawn.append(_uneven_topics(balance))
+    if sum(point.changes is not None for point in series) >= 2:
+        title = "Partitions whose leader changed since the snapshot before"
+        drawn.append(_timeline(balance, _churn_lines(series), title, whole))
     return tuple(drawn)
 
 
@@ -96,174 +110,82 @@ def _uneven_topics(balance: LeaderBalance) -> Timeline:
     unknown_count = sum(map(math.isnan, counts))
     if unknown_count == len(counts):
         return Timeline(title, None, note="Not known for these snapshots.")
-    drawn = _timeline(
-        balance, [Line("uneven topics", counts, _BLUE)], "uneven", title, format_count
-    )
-    if not unknown_count:
-        return drawn
     of_all = f"{format_count(unknown_count)} of {pluralize(len(counts), 'snapshot')}"
-    return replace(drawn, note=f"Not known for {of_all}.")
+    note = f"Not known for {of_all}." if unknown_count else ""
+    lines = [Line("uneven topics", counts, LOOKS[0])]
+    return _timeline(balance, lines, title, whole, note)
+
+
+def _lines(*measures: tuple[str, Sequence[float]]) -> list[Line]:
+    return [
+        Line(label, values, look) for (label, values), look in zip(measures, LOOKS, strict=False)
+    ]
 
 
 def _spread_lines(series: Sequence[BalancePoint]) -> list[Line]:
     """Return max − min per snapshot: of leaders, preferred leaders and replicas."""
-    leaders = [point.leaders.max_minus_min for point in series]
-    preferred_leaders = [point.preferred_leaders.max_minus_min for point in series]
-    replicas = [point.replicas.max_minus_min for point in series]
-    return [
-        Line("leaders", leaders, _BLUE),
-        Line("preferred leaders", preferred_leaders, _ORANGE, "--"),
-        Line("replicas", replicas, _GREEN, ":"),
-    ]
+    return _lines(
+        ("leaders", [point.leaders.max_minus_min for point in series]),
+        ("preferred leaders", [point.preferred_leaders.max_minus_min for point in series]),
+        ("replicas", [point.replicas.max_minus_min for point in series]),
+    )
 
 
 def _busiest_lines(series: Sequence[BalancePoint]) -> list[Line]:
     """Return max / mean over the live brokers per snapshot: of leaders, bytes and bytes in."""
-    lines = [
-        Line("leaders", [point.leaders.max_over_mean for point in series], _BLUE),
-        Line("bytes", [point.bytes.max_over_mean for point in series], _MAGENTA, "-."),
+    measures = [
+        ("leaders", [point.leaders.max_over_mean for point in series]),
+        ("bytes", [point.bytes.max_over_mean for point in series]),
     ]
     if any(point.bytes_in for point in series):
         known = [point.bytes_in.max_over_mean if point.bytes_in else math.nan for point in series]
-        lines.append(Line("bytes in", known, _VIOLET))
-    return lines
+        measures.append(("bytes in", known))
+    return _lines(*measures)
 
 
-def _share_lines(series: Sequence[BalancePoint]) -> list[Line]:
-    """Return the variation between brokers per snapshot, in percent, and what is not preferred."""
-    leaders = [100 * point.leaders.coefficient_of_variation for point in series]
-    replicas = [100 * point.replicas.coefficient_of_variation for point in series]
-    size_bytes = [100 * point.bytes.coefficient_of_variation for point in series]
-    not_preferred = [100 * point.share_not_preferred for point in series]
-    lines = [
-        Line("leaders", leaders, _BLUE),
-        Line("replicas", replicas, _GREEN, ":"),
-        Line("bytes", size_bytes, _MAGENTA, "-."),
-        Line("not led by preferred leader", not_preferred, _ORANGE, "--"),
+def _variation_lines(series: Sequence[BalancePoint]) -> list[Line]:
+    """Return the variation between brokers per snapshot, in percent."""
+    measures = [
+        ("leaders", [100 * point.leaders.coefficient_of_variation for point in series]),
+        ("replicas", [100 * point.replicas.coefficient_of_variation for point in series]),
+        ("bytes", [100 * point.bytes.coefficient_of_variation for point in series]),
     ]
     if any(point.bytes_in for point in series):
-        lines.append(Line("bytes in", [_inflow_variation(point) for point in series], _VIOLET))
-    return lines
+        measures.append(("bytes in", [_inflow_variation(point) for point in series]))
+    return _lines(*measures)
 
 
-def churn_timeline(balance: LeaderBalance) -> Timeline | None:
-    """Return the chart of leaders that changed, per snapshot; None where fewer than two snapshots
-    tell it.
-    """
-    if sum(point.changes is not None for point in balance.series) < 2:
-        return None
-    changes = [point.changes for point in balance.series]
-    lines = [
-        Line("changed leader", [_known(one, "leaders_changed") for one in changes], rack_colour(0)),
-        Line("by failover", [_known(one, "failovers") for one in changes], rack_colour(1), "--"),
-        Line(
-            "by preferred election",
-            [_known(one, "preferred_elections") for one in changes],
-            rack_colour(2),
-            ":",
-        ),
-    ]
-    return _timeline(
-        balance,
-        lines,
-        "churn",
-        "Partitions whose leader changed since the snapshot before",
-        format_count,
+def _not_preferred(series: Sequence[BalancePoint]) -> list[Line]:
+    return _lines(("partitions", [100 * point.share_not_preferred for point in series]))
+
+
+def _churn_lines(series: Sequence[BalancePoint]) -> list[Line]:
+    changes = [point.changes for point in series]
+    return _lines(
+        ("changed leader", [_known(one, "leaders_changed") for one in changes]),
+        ("by failover", [_known(one, "failovers") for one in changes]),
+        ("by preferred election", [_known(one, "preferred_elections") for one in changes]),
     )
-
-
-def heat_sections(balance: LeaderBalance) -> tuple[HeatSection, ...]:
-    bands = event_bands(balance.events)
-    return tuple(_heat_section(heat, bands) for heat in balance.heat_maps)
-
-
-def _heat_section(heat: HeatMap, bands: Sequence[EventBand]) -> HeatSection:
-    title = _HEAT_TITLES[heat.measure]
-    picture = Picture.of(
-        f"heat-{heat.measure.replace('_', '-')}",
-        lambda name, wide: heat_picture(heat, name=name, label=title, wide=wide, bands=bands),
-    )
-    note = (
-        f"One column is {_width(heat)}. Blank: no snapshot, the broker was not live, "
-        "or its share is not known."
-    )
-    if heat.is_cut:
-        note = (
-            f"The {format_count(len(heat.broker_ids))} of {format_count(heat.broker_count)} "
-            f"brokers that were farthest from their share on average, by id. {note}"
-        )
-    return HeatSection(title, picture, HEAT_LEVELS, note)
-
-
-def _width(heat: HeatMap) -> str:
-    if heat.bucket_seconds is None:
-        return "one snapshot"
-    return f"the mean over {format_seconds(heat.bucket_seconds)}"
-
-
-def _timeline(
-    balance: LeaderBalance,
-    lines: Sequence[Line],
-    name: str,
-    title: str,
-    unit: Unit,
-) -> Timeline:
-    bands = event_bands(balance.events)
-    times = [point.observed_at for point in balance.series]
-    breaks = balance.breaks
-    picture = Picture.of(
-        name,
-        lambda name, wide: over_time(
-            times, lines, name=name, label=title, unit=unit, wide=wide, breaks=breaks, bands=bands
-        ),
-    )
-    return Timeline(title, picture, legend_of(lines))
-
-
-def legend_of(lines: Sequence[Line]) -> tuple[tuple[str, str, str], ...]:
-    """Return label, colour class and style of lines in colours of racks."""
-    return tuple((line.label, f"rack-{line.colour[-1]}", line.style) for line in lines)
-
-
-def event_bands(events: Sequence[ClusterEvent]) -> list[EventBand]:
-    """Return a row of events for each kind that there is."""
-    return [
-        EventBand(
-            KIND_NAMES[kind],
-            [(e.first_at, e.last_at) for e in events if e.kind is kind],
-            kind in ALERTS,
-        )
-        for kind in _kinds(events)
-    ]
-
-
-def _meanings(events: Sequence[ClusterEvent]) -> tuple[tuple[str, str], ...]:
-    return tuple((KIND_NAMES[kind], KIND_MEANINGS[kind]) for kind in _kinds(events))
-
-
-def _kinds(events: Iterable[ClusterEvent]) -> list[EventKind]:
-    found = {event.kind for event in events}
-    return [kind for kind in EventKind if kind in found]
 
 
 def _rack_lines(series: Sequence[BalancePoint]) -> list[Line]:
     """Return a line for each rack, where there are a few of them."""
     names = sorted({rack.rack for point in series for rack in point.racks if rack.rack is not None})
-    if not 2 <= len(names) <= RACK_COLOURS:
+    if not 2 <= len(names) <= MAX_RACKS:
         return []
     by_name = [{rack.rack: rack for rack in point.racks} for point in series]
-    return [
-        Line(
-            name,
-            [
-                _share_of(point, racks.get(name))
-                for point, racks in zip(series, by_name, strict=True)
-            ],
-            rack_colour(index),
-            LINE_STYLES[index % len(LINE_STYLES)],
+    return _lines(
+        *(
+            (
+                name,
+                [
+                    _share_of(point, racks.get(name))
+                    for point, racks in zip(series, by_name, strict=True)
+                ],
+            )
+            for name in names
         )
-        for index, name in enumerate(names)
-    ]
+    )
 
 
 def _share_of(point: BalancePoint, rack: RackPoint | None) -> float:
@@ -283,6 +205,107 @@ def _inflow_variation(point: BalancePoint) -> float:
 
 def _known(changes: SnapshotChanges | None, name: str) -> float:
     return math.nan if changes is None or changes.is_rebuilt else float(getattr(changes, name))
+
+
+def _timeline(
+    balance: LeaderBalance, lines: Sequence[Line], title: str, unit: Unit, note: str = ""
+) -> Timeline:
+    times = [point.observed_at for point in balance.series]
+    return over_time(title, unit, times, lines, balance.breaks, balance.events, note)
+
+
+def over_time(
+    title: str,
+    unit: Unit,
+    times: Sequence[datetime],
+    lines: Sequence[Line],
+    breaks: Sequence[int],
+    events: Sequence[ClusterEvent],
+    note: str = "",
+    *,
+    is_filled: bool = False,
+) -> Timeline:
+    """Return lines over time, broken before the points in `breaks`, with the newest events."""
+    chart = line_chart(
+        title,
+        unit,
+        times[0],
+        times[-1],
+        [(line.look, _points(times, line.values, set(breaks))) for line in lines],
+        is_filled=is_filled,
+        events=_marks([one for one in events if one.last_at >= times[0]]),
+    )
+    keys = tuple((line.look, line.label) for line in lines)
+    return Timeline(title, chart, keys, tuple(_extremes(line, unit) for line in lines), note)
+
+
+def _points(
+    times: Sequence[datetime], values: Sequence[float], breaks: set[int]
+) -> list[tuple[datetime, float | None]]:
+    points: list[tuple[datetime, float | None]] = []
+    for index, (at, value) in enumerate(zip(times, values, strict=True)):
+        if index in breaks:
+            points.append((at, None))
+        points.append((at, value if math.isfinite(value) else None))
+    return points
+
+
+def _marks(events: Sequence[ClusterEvent]) -> list[tuple[datetime, str, str, str]]:
+    """Return the newest events, oldest first; a few have a number."""
+    drawn = events[-_EVENTS_DRAWN:]
+    has_numbers = len(drawn) <= _NUMBERED
+    return [
+        (
+            event.first_at,
+            str(number) if has_numbers else "",
+            f"{format_moment(event.first_at)}: {event_in_words(event)}",
+            "bad" if event.kind in ALERTS else "",
+        )
+        for number, event in enumerate(drawn, 1)
+    ]
+
+
+def _extremes(line: Line, unit: Unit) -> Extremes:
+    known = [value for value in line.values if math.isfinite(value)]
+    if not known:
+        return Extremes(line.label, *["not known"] * 4)
+    picked = (known[0], min(known), max(known), known[-1])
+    return Extremes(line.label, *(unit(round(value, 2)) for value in picked))
+
+
+def heat_sections(balance: LeaderBalance) -> tuple[HeatSection, ...]:
+    return tuple(map(_heat_section, balance.heat_maps))
+
+
+def _heat_section(heat: HeatMap) -> HeatSection:
+    title = _HEAT_TITLES[heat.measure]
+    names = [str(broker_id) for broker_id in heat.broker_ids]
+    note = (
+        f"One column is {_width(heat)}. Blank: no snapshot, the broker was not live, "
+        "or its share is not known."
+    )
+    if heat.is_cut:
+        note = (
+            f"The {format_count(len(heat.broker_ids))} of {format_count(heat.broker_count)} "
+            f"brokers that were farthest from their share on average, by id. {note}"
+        )
+    rows = [
+        _extremes(Line(name, [math.nan if v is None else 100 * v for v in values], ""), hundredths)
+        for name, values in zip(names, heat.values, strict=True)
+    ]
+    return HeatSection(
+        title, heat_over_time(title, names, heat.columns, heat.values), tuple(rows), note
+    )
+
+
+def _width(heat: HeatMap) -> str:
+    if heat.bucket_seconds is None:
+        return "one snapshot"
+    return f"the mean over {format_seconds(heat.bucket_seconds)}"
+
+
+def whole(value: float) -> str:
+    return format_count(round(value))
 
 
 def multiples(value: float) -> str:

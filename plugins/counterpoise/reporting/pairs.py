@@ -15,14 +15,12 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from counterpoise.reporting.charts.frame import (
-    CARD,
-    MAX_BAR_ROWS,
-    MIN_COLOURED_WIDTH,
-    WIDE,
-    Unit,
-)
+from counterpoise.reporting.plots import Unit
 
+WIDE: Final = 720.0
+CARD: Final = 245.0
+MAX_BAR_ROWS: Final = 12
+MIN_COLOURED_WIDTH: Final = 2.0  # units: side by side, thinner columns only look grey
 _MIN_PAIR_WIDTH: Final = (
     5.0  # units for one broker before and after; with less, bars grow together to a silhouette
 )
