@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -31,7 +30,6 @@ from counterpoise.cli.repeating import repeat
 from counterpoise.cli.unfinished import saying_what_is_left
 from counterpoise.errors import CounterpoiseError, RefusedError, RunConflictError
 from counterpoise.installation import Installation, open_address, open_installation
-from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.model.safe_text import indented
@@ -185,7 +183,6 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
     else:
         installation, name = installation_for(arguments, plan)
     stopped: Stopped | None = None
-    cancelled: set[TopicPartition] = set()
 
     people = console_for_people(arguments, console)
 
@@ -197,7 +194,7 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
 
         def stop() -> None:
             nonlocal stopped
-            stopped = emergency_stop.stop_from_plan(admin, plan, log, provider, cancelled)
+            stopped = emergency_stop.stop_from_plan(admin, plan, log, provider)
 
         repeat(stop, log)
     assert stopped is not None
@@ -208,14 +205,11 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
         f"{_in_flight_text(stopped)}; {len(keys) - len(pending)} of {len(keys)} config keys hold "
         "nothing of the plan any more"
     )
-    if orders := stopped.orders_before:
-        log(_orders_text(orders))
     if arguments.json:
         value = {
             "cluster": name,
             "keys": [_key_summary(key) for key in keys],
             "in_flight": [str(move.topic_partition) for move in stopped.in_flight],
-            "orders_before": {str(tp): list(order) for tp, order in orders.items()},
         }
         print_json(value)
     return 1 if pending or stopped.in_flight else 0
@@ -229,17 +223,6 @@ def _in_flight_text(stopped: "Stopped") -> str:
     return (
         f"{are} still in flight, throttled as before: {names}; the cluster refused to cancel that. "
         "Correct the cause that is named above, then run the same command again"
-    )
-
-
-def _orders_text(orders: Mapping[TopicPartition, tuple[int, ...]]) -> str:
-    names = join_names([f"{tp} [{', '.join(map(str, order))}]" for tp, order in orders.items()])
-    have = pluralize(len(orders), "partition has its", "partitions have their")
-    return (
-        f"{have} replicas in another order than before, which was {names}: this stop has not "
-        "cancelled that, so it leaves the order as it is. If a cancel left it, `counterpoise "
-        "settle PLAN` restores it when the ledger is back; without it, "
-        "`kafka-reassign-partitions.sh --execute` with that order, which copies nothing"
     )
 
 

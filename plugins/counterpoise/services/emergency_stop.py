@@ -8,7 +8,7 @@ Limits: a process that still executes the plan has to be stopped first, or it go
 
 import tempfile
 import time
-from collections.abc import Callable, Container, Mapping, Set
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +19,6 @@ from counterpoise.execution.throttling.targets import throttles_of_plan
 from counterpoise.installation import now_utc
 from counterpoise.kafka_admin.combined_reads import read_throttle_keys
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import InFlight, MovementPolicy
 from counterpoise.model.provider import Provider, profile_of
@@ -37,13 +36,10 @@ _NO_RATE: Final = 1  # bytes per second: a run has one, and this one sets none
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The config keys, with what became of them, the moves that Kafka did not let cancel, and the
-    replica order of before of partitions that have another one.
-    """
+    """The config keys, with what became of them, and the moves that Kafka did not let cancel."""
 
     keys: tuple[TouchedKey, ...]
     in_flight: tuple[Move, ...]
-    orders_before: Mapping[TopicPartition, tuple[int, ...]]
 
     @property
     def pending_keys(self) -> tuple[TouchedKey, ...]:
@@ -55,20 +51,17 @@ def stop_from_plan(
     plan: RebalancePlan,
     log: Callable[[str], None],
     provider: Provider | None = None,
-    cancelled: set[TopicPartition] | None = None,
 ) -> Stopped:
     """Cancel the plan's moves under way, restore replica order and configs; return what became of
     them.
 
     This settles a run, driven from a temporary ledger, which only takes throttles back: what it set
-    would be somebody else's to the ledger of the run. Raises WrongClusterError.
-
-    The order is restored of what was `cancelled` here: whatever else has another order, somebody
-    may have given it that. It is added to, for a call that is tried again after an error.
+    would be somebody else's to the ledger of the run. The order is restored of what this cancels,
+    and of what stands in the order in which Kafka's cancel of a planned move leaves replicas.
+    Raises WrongClusterError.
     """
     from counterpoise.ledger import Ledger
 
-    cancelled = set() if cancelled is None else cancelled
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger.open(f"sqlite:///{Path(folder) / 'stop.db'}", now_utc)
         try:
@@ -85,19 +78,18 @@ def stop_from_plan(
             driver = Driver(admin, ledger, options, now_utc, log)
             driver.check_cluster()
             journal = ledger.journal(run_id)
-            _record_possible_changes(admin, journal, plan, cancelled)
-            try:
-                while (wait_seconds := driver.settle_step()) is not None:
-                    time.sleep(wait_seconds)
-            finally:
-                cancelled.update(_not_in_order(journal, plan))
-            return _outcome(admin, plan, journal)
+            _record_possible_changes(admin, journal, plan)
+            while (wait_seconds := driver.settle_step()) is not None:
+                time.sleep(wait_seconds)
+            open_rows = journal.submitted(only_open=True)
+            in_flight = moves_in_flight(plan, admin.list_reassignments(), open_rows)
+            return Stopped(journal.touched(), in_flight)
         finally:
             ledger.close()
 
 
 def _record_possible_changes(
-    admin: "ClusterAdmin", journal: "Journal", plan: RebalancePlan, cancelled: Set[TopicPartition]
+    admin: "ClusterAdmin", journal: "Journal", plan: RebalancePlan
 ) -> None:
     """Record all that a run of the plan may have changed.
 
@@ -111,49 +103,9 @@ def _record_possible_changes(
         for move in plan.moves:
             tp = move.topic_partition
             targets = {*reassignment_targets(move)}
-            if tp in reassignments or tp in cancelled:
+            if tp in reassignments:
                 targets.add(move.replicas_before)
             step.owning((tp, target) for target in targets)
-
-
-def _not_in_order(journal: "Journal", plan: RebalancePlan) -> set[TopicPartition]:
-    """Return the partitions that were being cancelled."""
-    open_rows = {(row.topic_partition, row.target) for row in journal.submitted(only_open=True)}
-    return {
-        m.topic_partition for m in plan.moves if (m.topic_partition, m.replicas_before) in open_rows
-    }
-
-
-def _outcome(admin: "ClusterAdmin", plan: RebalancePlan, journal: "Journal") -> Stopped:
-    reassignments = admin.list_reassignments()
-    return Stopped(
-        journal.touched(),
-        moves_in_flight(plan, reassignments, journal.submitted(only_open=True)),
-        _orders_before(admin, plan, reassignments),
-    )
-
-
-def _orders_before(
-    admin: "ClusterAdmin", plan: RebalancePlan, reassignments: Container[TopicPartition]
-) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the order that partitions had, of those at rest that have the same replicas in another
-    one: a cancel left it, of a run or of a stop that was interrupted, or somebody gave it to them.
-    """
-    present = {
-        TopicPartition(topic.topic, partition.partition): partition.replicas
-        for topic in admin.describe_topics(sorted({move.topic for move in plan.moves}))
-        for partition in topic.partitions
-    }
-    before = {}
-    for move in plan.moves:
-        replicas = present.get(move.topic_partition)
-        if replicas is None or move.topic_partition in reassignments:
-            continue
-        known = (move.replicas_before, *reassignment_targets(move))
-        order = next((o for o in known if set(o) == set(replicas)), None)
-        if order is not None and replicas not in known:
-            before[move.topic_partition] = order
-    return before
 
 
 def _settling_run(ledger: "Ledger", plan: RebalancePlan) -> str:
