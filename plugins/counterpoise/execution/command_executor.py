@@ -42,7 +42,7 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigResource, Targets
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
-from counterpoise.model.run import RunState, TouchedKey
+from counterpoise.model.run import TouchedKey
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 
@@ -125,21 +125,9 @@ class CommandExecutor:
 
     def record_once(self, kind: str, text: str, step: "Step") -> None:
         """Record an event unless this run has recorded the same before."""
-        if not self._has_recorded(kind, text):
-            self.record_event(kind, text, step)
-
-    def last_end(self) -> str:
-        """Return how this run ended last, "done" or "cancelled", where it has not been executed
-        since; "" for any other end.
-        """
-        ends = (RunState.DONE, RunState.CANCELLED)
-        kinds = [event.kind for event in self._journal.events()]
-        begun_or_ended = [kind for kind in kinds if kind in (RunState.RUNNING, *ends)]
-        return begun_or_ended[-1] if begun_or_ended and begun_or_ended[-1] in ends else ""
-
-    def _has_recorded(self, kind: str, text: str) -> bool:
         events = self._journal.events()
-        return any(event.kind == kind and event.text == text for event in events)
+        if not any(event.kind == kind and event.text == text for event in events):
+            self.record_event(kind, text, step)
 
     def _throttle(
         self, command: Throttle, observation: Observation, rate: int, step: "Step"

@@ -62,7 +62,7 @@ from counterpoise.execution.throttling.read_back import (
     throttled_brokers,
 )
 from counterpoise.execution.throttling.targets import throttles_of_plan
-from counterpoise.model.control import Control, ControlRequest
+from counterpoise.model.control import Control
 from counterpoise.model.plan import RebalancePlan, collecting_no_garbage
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
@@ -163,7 +163,7 @@ class Driver:
         with self._journal.step() as step:
             run = self._run()
             if run.state is not RunState.RUNNING:
-                if self._is_cancelled(run, None, self._executor.last_end()):
+                if run.state is RunState.CANCELLED or self._is_cancelled(run.reason):
                     raise CancelledError(f"run {run.run_id} is cancelled: {run.reason}")
                 return None
             self._check_execution()
@@ -421,12 +421,11 @@ class Driver:
             return CancelledError(f"run {self._options.run_id} is cancelled: {halt.reason}")
         return HaltedError(f"run {self._options.run_id} halted: {halt.reason}")
 
-    def _is_cancelled(self, run: Run, cancel: ControlRequest | None, last_end: str) -> bool:
+    def _is_cancelled(self, reason: str) -> bool:
         """Return whether a person's cancel is what a run settles for, and no trouble before it."""
-        requests = self._ledger.requests(run.cluster, run.run_id)
-        cancels = [str(one) for one in requests if one.control in (Control.CANCEL, Control.UNDO)]
-        is_reason = run.reason in cancels or (cancel is not None and not run.reason)
-        return is_reason or last_end == RunState.CANCELLED
+        requests = self._ledger.requests(self._plan.cluster, self._options.run_id)
+        is_cancel = (Control.CANCEL, Control.UNDO)
+        return reason in [str(one) for one in requests if one.control in is_cancel]
 
     # -- closing
 
@@ -451,22 +450,21 @@ class Driver:
                 return READ_BACK_SECONDS
             finish = replace(finish, gave_up=when_over(behind, self._options.limits))
         pending = self._journal.pending_restores()
-        run, last_end = self._run(), self._executor.last_end()
         cancel = observation.active_requests.cancelled  # the executor may have died before it
+        reason = self._run().reason or (str(cancel) if cancel else "")
         state, reason = end_state(
             self._plan,
             observation,
-            run.reason or (str(cancel) if cancel else ""),
+            reason,
             finish,
             inputs.run_progress.best,
-            is_cancelled=self._is_cancelled(run, cancel, last_end),
-            was_done=last_end == RunState.DONE,
+            is_cancelled=self._is_cancelled(reason),
         )
         with step.together():
             end_keys(step, observation, pending_restores, pending)
             # A cancel that came while it settled is done with it.
             step.change_state(state, reason, done=cancel)
-            if state is RunState.DONE and last_end != RunState.DONE:
+            if state is RunState.DONE:
                 kept_empty = observation.active_requests.kept_empty.keys()
                 refilled = kept_empty & self._plan.receiving_broker_ids
                 step.keep_empty(self._plan.emptied_broker_ids, sorted(refilled))

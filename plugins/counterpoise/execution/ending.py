@@ -22,14 +22,12 @@ def end_state(
     best: BestProgress,
     *,
     is_cancelled: bool = False,
-    was_done: bool = False,
 ) -> tuple[RunState, str]:
     """Return the state that a run ends in, and why; `reason` is why it halted, or who cancelled it
     where it `is_cancelled`.
 
-    One that `was_done` and was settled once more is done: what others moved since is theirs. So is
-    one that had elected all leaders at one time, and had nothing to halt for: a broker that
-    restarts before it is settled has lost its lead since.
+    One is done, too, that had elected all leaders at one time, and had nothing to halt for: a
+    broker that restarts before it is settled has lost its lead since.
     """
     done = [move for move in plan.moves if observation.state_of(move) is MoveState.DONE]
     led_by_others = [move for move in done if not observation.has_planned_leader(move)]
@@ -43,10 +41,10 @@ def end_state(
         plan.cluster,
         waits_for_moves=bool(finish.gave_up),
     )
-    if was_done or unfinished == len(gone) + len(lost_their_leader):
+    if unfinished == len(gone) + len(lost_their_leader):
         partitions, whose = pluralize(len(gone), "partition"), verb(len(gone), "its", "their")
         skipped = f"{partitions} skipped: {whose} topic is gone" if gone else ""
-        led = "" if was_done else _led_by_others_in_words(lost_their_leader)
+        led = _led_by_others_in_words(lost_their_leader)
         return RunState.DONE, "; ".join(filter(None, (skipped, led, pending, finish.gave_up)))
     undone = f"{unfinished} of {pluralize(len(plan.moves), 'partition')} not as planned"
     parts = (reason or "interrupted", undone, pending, finish.gave_up)
