@@ -349,7 +349,6 @@ ALIKE: Final = {
     Condition.ELECTING,
     Condition.CANCELLING,
     Condition.ORDERING,
-    Condition.UNLISTED,
 }
 
 

@@ -114,8 +114,8 @@ def _free_slots(inputs: DecisionInputs) -> int:
 
 def _copies_in_flight(inputs: DecisionInputs) -> list[Move]:
     """Return what copies, also where it was submitted just now and does not show yet."""
-    in_flight = (*inputs.moving, *inputs.not_shown_yet)
-    return [move for move in in_flight if inputs.observation.adding_replicas(move)]
+    copying = [move for move in inputs.moving if inputs.observation.adding_replicas(move)]
+    return [*copying, *(move for move in inputs.not_shown_yet if move.adding)]
 
 
 def _interleaved(moves: Sequence[Move], observation: Observation) -> list[Move]:

@@ -24,8 +24,6 @@ EXECUTE_AGAIN: Final = "execute the plan again (`counterpoise execute PLAN`)"
 MAX_SUBJECTS: Final = (
     20  # kept of a condition: a run's row stays small while thousands are affected
 )
-# Kafka's broker session ends after 9 s by default: a controller is replaced by then.
-UNLISTED_PATIENCE: Final = timedelta(seconds=30)
 # So long a busy broker's metadata is not behind: it was seen to be for 1 s.
 UNTHROTTLED_PATIENCE: Final = timedelta(seconds=5)
 _RESTARTS_IN_A_ROW: Final = 10  # that a run waits out, each as long as its patience allows
@@ -124,11 +122,6 @@ TABLE: Final[Mapping[Condition, Row]] = {
     ),
     Condition.LEADER_OUT_OF_SYNC: Row(
         "{leaders} {is} not in sync yet: {names}", "check {their} brokers, then {again}"
-    ),
-    Condition.UNLISTED: Row(
-        "{partitions} {has} replicas as if {they} moved, and no list of reassignments names "
-        "{them}: {names}",
-        patience=UNLISTED_PATIENCE,
     ),
     # -- moves and calls
     Condition.COPYING: Row(

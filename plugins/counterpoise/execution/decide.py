@@ -579,8 +579,6 @@ def check_drift(plan: RebalancePlan, state: RunState, observation: Observation) 
         drifted = _drifted_before_start(plan.moves, observation)
     else:
         drifted = _drifted_since_start(plan, observation)
-    # A list may be behind: a run that is under way waits for that, one that begins does not.
-    drifted += tuple(m for m in plan.moves if m.topic_partition in observation.unlisted)
     if drifted:
         names = join_names([move.topic_partition for move in drifted])
         raise StalePlanError(

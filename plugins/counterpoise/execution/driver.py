@@ -51,7 +51,7 @@ from counterpoise.execution.decide import (
 from counterpoise.execution.decision_inputs import DecisionInputs, without_changes
 from counterpoise.execution.ending import end_state
 from counterpoise.execution.observation import Observation, moves_by_state
-from counterpoise.execution.observe import STALE_READ_SECONDS, ObservationScope, observe
+from counterpoise.execution.observe import STALE_READ_PAUSES, ObservationScope, observe
 from counterpoise.execution.progress_update import ends_soon, update_progress
 from counterpoise.execution.stalls import limit_in_words, limit_of_others, new_stalls_text
 from counterpoise.execution.throttling.next_change import keys_removed_by_others
@@ -75,8 +75,6 @@ if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
     from counterpoise.ledger import Journal, Ledger, Step
 
-# A busy broker's metadata was seen to be behind for longer than the usual time.
-_STALE_READ_PAUSES = tuple(STALE_READ_SECONDS * factor for factor in (1, 2, 4))
 
 _LONGEST_PAUSE_SECONDS = 30.0  # between two observations of a run that settles
 
@@ -297,7 +295,7 @@ class Driver:
         changes: what it shows would pass for somebody's doing.
         """
         inputs = self._inputs(previous, self._observe(previous))
-        for pause_seconds in _STALE_READ_PAUSES:
+        for pause_seconds in STALE_READ_PAUSES[:3]:
             if not previous or not inputs.run_progress.has_gone_back_since(previous):
                 break
             time.sleep(pause_seconds)

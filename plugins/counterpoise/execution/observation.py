@@ -100,8 +100,6 @@ class Observation:
     # What the log dirs of brokers that copy had when they were last read.
     log_dirs: Mapping[int, LogDirReading] = field(repr=False)
     unresponsive_broker_ids: frozenset[int] = frozenset()  # live ones that did not respond
-    # Partitions whose replicas show a reassignment of the plan that no list names.
-    unlisted: tuple[TopicPartition, ...] = ()
     # Brokers of copies under way whose log dirs are not known: what has arrived there is not 0.
     unmeasured_broker_ids: frozenset[int] = frozenset()
     # Brokers that may still apply what they were sent; None: fenced ones are not reported.
@@ -187,12 +185,15 @@ class Observation:
     def _state_at_rest(self, move: Move, replicas: tuple[int, ...]) -> MoveState:
         if replicas == move.replicas_after:
             return MoveState.DONE
+        row = self.row_of(move.topic_partition, self.next_target(move))
         if replicas == move.replicas_before or replicas in reassignment_targets(move):
-            row = self.row_of(move.topic_partition, self.next_target(move))
             is_taken_back = row is not None and row.is_answered(self.observed_at)
             return MoveState.TAKEN_BACK if is_taken_back else MoveState.PENDING
-        is_out_of_order = self.order_to_restore(move) is not None
-        return MoveState.CANCELLED if is_out_of_order else MoveState.DRIFTED
+        if self.order_to_restore(move) is not None:
+            return MoveState.CANCELLED
+        # The list of reassignments may be behind the topics.
+        was_just_submitted = row is not None and row.was_just_answered(self.observed_at)
+        return MoveState.PENDING if was_just_submitted else MoveState.DRIFTED
 
     def row_of(self, partition: TopicPartition, target: tuple[int, ...]) -> Submitted | None:
         """Return what this run has submitted of a partition with this target."""

@@ -27,7 +27,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from counterpoise.execution.conditions import MAX_SUBJECTS, UNLISTED_PATIENCE
 from counterpoise.execution.observation import ClusterConditions, Observation, ObservedPartition
 from counterpoise.execution.throttling.targets import Configs
 from counterpoise.kafka_admin.combined_reads import read_throttle_keys, read_topics_and_named
@@ -45,10 +44,9 @@ from counterpoise.model.kafka import (
     TopicDescription,
 )
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.reassignment import reassignment_shown_by, reassignment_targets
+from counterpoise.model.reassignment import is_as_if_moving, reassignment_targets
 from counterpoise.model.run import Submitted
 from counterpoise.model.run_progress import (
-    Condition,
     LogDirReading,
     RunProgress,
     VersionReading,
@@ -59,6 +57,8 @@ if TYPE_CHECKING:
     from counterpoise.ledger import Ledger
 
 _MIN_ISR: Final = "min.insync.replicas"
+# The metadata of a broker that is up is some 0.2 s behind; after a failover a list is for seconds.
+STALE_READ_PAUSES: Final = (0.2, 0.4, 0.8, 1.6, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,6 @@ class Partitions:
     unhealthy: Mapping[TopicPartition, PartitionDescription]  # outside the plan: offline, or URP
     reassignments: Mapping[TopicPartition, Reassignment]
     topic_ids: Mapping[str, str]  # of the plan's topics
-    # Those that topics show, and no list names, however often both were read.
-    unlisted: Mapping[TopicPartition, Reassignment]
 
     def observed(self) -> dict[TopicPartition, ObservedPartition]:
         moving = {
@@ -126,7 +124,7 @@ def observe(
     with ThreadPoolExecutor(1) as pool:
         pending_partitions = pool.submit(read_partitions, reader, scope.plan)
         configs, versions = _read_settings(reader, resources, live_broker_ids, previous, now)
-        partitions = _with_unlisted(pending_partitions.result(), rows, previous, now)
+        partitions = pending_partitions.result()
     unresponsive_broker_ids = _unresponsive(live_broker_ids, concerned - configs.keys(), versions)
     copies = copies_of(partitions, live_broker_ids - unresponsive_broker_ids)
     log_dirs = read_log_dirs(reader, copies, previous, now, scope.disk_limit_percent)
@@ -145,7 +143,6 @@ def observe(
         touched_keys=touched_keys,
         log_dirs=log_dirs,
         unresponsive_broker_ids=unresponsive_broker_ids,
-        unlisted=tuple(sorted(partitions.unlisted)),
         unmeasured_broker_ids=copying_brokers(partitions) - log_dirs.keys(),
         registered_broker_ids=cluster.registered_broker_ids,
         min_insync_replicas=_min_insync_replicas(reader, _topics_losing_replicas(scope.plan)),
@@ -205,27 +202,6 @@ def changed_moves(
 def _active_requests(ledger: "Ledger", scope: ObservationScope, now: datetime) -> ActiveRequests:
     requests = ledger.requests(scope.plan.cluster, scope.run_id)
     return find_active_requests(requests, now)
-
-
-def _with_unlisted(
-    partitions: Partitions, rows: Sequence[Submitted], previous: RunProgress | None, now: datetime
-) -> Partitions:
-    """Return them with the reassignments of this run that replicas alone show: the lists, or the
-    topics, are behind. What stays so is somebody else's doing.
-    """
-    if not partitions.unlisted:
-        return partitions
-    since = previous.conditions.get(Condition.UNLISTED, {}) if previous else {}
-    # Of many, only some are kept: the others have lasted as long as those, for all that is known.
-    others_since = min(since.values()) if len(since) >= MAX_SUBJECTS else now
-    ours = {(row.topic_partition, row.target) for row in rows}
-
-    def is_behind(tp: TopicPartition, shown: Reassignment) -> bool:
-        lasts = now - since.get(str(tp), others_since)
-        return (tp, shown.target) in ours and lasts < UNLISTED_PATIENCE
-
-    behind = {tp: shown for tp, shown in partitions.unlisted.items() if is_behind(tp, shown)}
-    return replace(partitions, reassignments={**partitions.reassignments, **behind})
 
 
 def _is_target(partitions: Partitions, tp: TopicPartition, target: tuple[int, ...]) -> bool:
@@ -458,54 +434,37 @@ def _version_reading(version: BrokerVersion, now: datetime) -> VersionReading:
     return VersionReading(now, version.api_ranges, version.metadata_version)
 
 
-_MAX_STALE_READS: Final = 10
-STALE_READ_SECONDS: Final = 0.2  # as long as the metadata of a broker that is up is behind
-
-
 def read_partitions(reader: "ClusterReader", plan: RebalancePlan) -> Partitions:
     """Read topics, and reassignments before and after them; what either list names is moving.
 
     A partition that is on no list and yet has the replicas of two targets together is read again.
     """
     planned_topics = set(plan.moves_by_topic)
-    for _ in range(_MAX_STALE_READS):
+    for pause_seconds in (*STALE_READ_PAUSES, 0.0):
         reassignments_before = reader.list_reassignments()
         topics = read_topics_and_named(reader, planned_topics)
         planned, unhealthy = _planned_and_unhealthy(topics, plan)
         reassignments = {**reassignments_before, **reader.list_reassignments()}
         topic_ids = {t.topic: t.topic_id for t in topics if t.topic in planned_topics}
-        in_between = _in_between(plan, planned)
-        unlisted = _unlisted(in_between, planned, reassignments)
-        if not unlisted:
+        if not _seem_to_move(plan, planned, reassignments):
             break
-        time.sleep(STALE_READ_SECONDS)
-    return Partitions(planned, unhealthy, reassignments, topic_ids, unlisted)
+        time.sleep(pause_seconds)
+    return Partitions(planned, unhealthy, reassignments, topic_ids)
 
 
-def _in_between(
-    plan: RebalancePlan, planned: Mapping[TopicPartition, ObservedPartition]
-) -> list[Move]:
-    return [
-        move
-        for move in plan.moves
-        if (observed := planned.get(move.topic_partition)) is not None
-        and observed.description.replicas not in (move.replicas_before, move.replicas_after)
-    ]
-
-
-def _unlisted(
-    in_between: Iterable[Move],
+def _seem_to_move(
+    plan: RebalancePlan,
     planned: Mapping[TopicPartition, ObservedPartition],
     reassignments: Mapping[TopicPartition, Reassignment],
-) -> dict[TopicPartition, Reassignment]:
-    """Return the reassignments that replicas show, and no list names."""
-    unlisted = {}
-    for move in in_between:
-        tp = move.topic_partition
-        shown = reassignment_shown_by(move, planned[tp].description.replicas)
-        if shown and tp not in reassignments:
-            unlisted[tp] = shown
-    return unlisted
+) -> bool:
+    """Return whether replicas show a reassignment of the plan that no list names."""
+    at_rest = ((move, planned.get(move.topic_partition)) for move in plan.moves)
+    return any(
+        move.topic_partition not in reassignments
+        and observed is not None
+        and is_as_if_moving(move, observed.description.replicas)
+        for move, observed in at_rest
+    )
 
 
 def _planned_and_unhealthy(

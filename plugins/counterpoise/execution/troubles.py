@@ -57,7 +57,6 @@ def _find(
         yield condition, map(str, sorted(broker_ids))
     for condition, names, of_moving in (
         (Condition.UNAVAILABLE, unavailable_since_start(base, observation), ()),
-        (Condition.UNLISTED, map(str, observation.unlisted), ()),
         (
             Condition.LEADERLESS,
             _names(leaderless_moves(not_moving, observation)),

@@ -16,7 +16,6 @@ from typing import Final
 from counterpoise.errors import InputError, list_complaints
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.json_values import Id, JsonValueError, read_json
-from counterpoise.model.kafka import Reassignment
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.words import join_names
 
@@ -151,21 +150,16 @@ def changes_replica_set(move: Move) -> bool:
     return set(move.replicas_before) != set(move.replicas_after)
 
 
-def reassignment_shown_by(move: Move, replicas: tuple[int, ...]) -> Reassignment | None:
-    """Return the reassignment under which a partition has these replicas, None when under none.
+def is_as_if_moving(move: Move, replicas: tuple[int, ...]) -> bool:
+    """Return whether a partition has these replicas only while a move of it is under way.
 
     It has those of two successive targets of the move together only while it is reassigned
     (KIP-455): (1, 5, 3) and (4, 5, 3) give {1, 3, 4, 5}, where 4 is added and 1 removed.
     """
     if replicas in (move.replicas_before, move.replicas_after):
-        return None
+        return False
     targets = (move.replicas_before, *reassignment_targets(move))
     present = set(replicas)
     if present in map(set, targets):
-        return None
-    for earlier, later in pairwise(targets):
-        adding = tuple(b for b in later if b not in earlier)
-        removing = tuple(b for b in earlier if b not in later)
-        if present == {*later, *removing}:
-            return Reassignment((*later, *removing), adding, removing)
-    return None
+        return False
+    return any(present == {*earlier, *later} for earlier, later in pairwise(targets))

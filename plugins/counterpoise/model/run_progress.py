@@ -43,7 +43,6 @@ class Condition(StrEnum):
     LEADERLESS = "leaderless"
     OUT_OF_SYNC = "out-of-sync"
     LEADER_OUT_OF_SYNC = "leader-out-of-sync"
-    UNLISTED = "unlisted"
     TAKEN_BACK = "taken-back"  # by somebody else
     CAME_LATE = "came-late"
     USED_BY_OTHERS = "used-by-others"  # our throttle
