@@ -47,25 +47,36 @@ MAX_COORDINATOR_MOVES_IN_FLIGHT: Final = 5
 
 def next_batch(pending: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, ...]:
     """Return those of the pending moves to submit now, () when none may be."""
-    observation = inputs.observation
-
-    def copies(move: Move) -> bool:
-        return bool(observation.adding_replicas(move))
-
-    in_flight = _copies_in_flight(inputs)
-    if in_flight and _free_slots(inputs) <= 0:
+    observation, limits = inputs.observation, inputs.limits
+    in_flight = [move for move in inputs.moving if observation.adding_replicas(move)]
+    # What was submitted just now copies, too, although it does not show yet.
+    in_flight += [move for move in inputs.not_shown_yet if move.adding]
+    free_slots = limits.max_moves_in_flight - len(in_flight)
+    if in_flight and free_slots <= 0:
         return ()
     ready = ready_moves(pending, observation)
-    ready_copies = [move for move in ready if copies(move)]
-    all_copies = [*ready_copies, *in_flight]
-    if not all_copies:
+    copies = [move for move in ready if observation.adding_replicas(move)]
+    if not copies and not in_flight:
         return tuple(ready[: inputs.max_partitions_per_call])
-    if any(move.topic not in COORDINATOR_TOPICS for move in all_copies):
-        ordinary = [move for move in ready_copies if move.topic not in COORDINATOR_TOPICS]
-        return _within_caps(ordinary, inputs)
-    free_slots = max(0, MAX_COORDINATOR_MOVES_IN_FLIGHT - len(in_flight))
-    batch = _within_caps(ready_copies, inputs)
-    return batch[:free_slots]
+    if any(move.topic not in COORDINATOR_TOPICS for move in (*copies, *in_flight)):
+        copies = [move for move in copies if move.topic not in COORDINATOR_TOPICS]
+    else:
+        free_slots = min(free_slots, MAX_COORDINATOR_MOVES_IN_FLIGHT - len(in_flight))
+    free_slots = max(0, min(free_slots, inputs.max_partitions_per_call))
+    moves_of_broker = Counter(b for move in in_flight for b in observation.copying_brokers(move))
+    lists = ListRoom(observation, inputs.listed_moves)
+    batch: list[Move] = []
+    for move in _interleaved(copies, observation):
+        if len(batch) == free_slots:
+            break
+        broker_ids = observation.copying_brokers(move)
+        max_moves = limits.max_moves_in_flight_per_broker
+        has_room = all(moves_of_broker[broker_id] < max_moves for broker_id in broker_ids)
+        if has_room and lists.has_room(move):
+            moves_of_broker.update(broker_ids)
+            lists.add(move)
+            batch.append(move)
+    return tuple(batch)
 
 
 def ready_moves(pending: Sequence[Move], observation: Observation) -> list[Move]:
@@ -83,39 +94,6 @@ def brokers_to_wait_for(move: Move, observation: Observation) -> frozenset[int]:
     if not unresponsive or not observation.adding_replicas(move):
         return frozenset()
     return unresponsive & {*move.replicas_before, *move.adding}
-
-
-def _within_caps(ready: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, ...]:
-    observation = inputs.observation
-    free_slots = _free_slots(inputs)
-    max_moves = inputs.limits.max_moves_in_flight_per_broker
-    moves_of_broker: Counter[int] = Counter()
-    for move in _copies_in_flight(inputs):
-        moves_of_broker.update(observation.copying_brokers(move))
-    lists = ListRoom(observation, inputs.listed_moves)
-    batch: list[Move] = []
-    for move in _interleaved(ready, observation):
-        if len(batch) >= free_slots:
-            break
-        broker_ids = observation.copying_brokers(move)
-        has_room = all(moves_of_broker[broker_id] < max_moves for broker_id in broker_ids)
-        if has_room and lists.has_room(move):
-            moves_of_broker.update(broker_ids)
-            lists.add(move)
-            batch.append(move)
-    return tuple(batch)
-
-
-def _free_slots(inputs: DecisionInputs) -> int:
-    """Return how many moves the caps of the policy let begin now."""
-    in_flight = len(_copies_in_flight(inputs))
-    return min(inputs.limits.max_moves_in_flight - in_flight, inputs.max_partitions_per_call)
-
-
-def _copies_in_flight(inputs: DecisionInputs) -> list[Move]:
-    """Return what copies, also where it was submitted just now and does not show yet."""
-    copying = [move for move in inputs.moving if inputs.observation.adding_replicas(move)]
-    return [*copying, *(move for move in inputs.not_shown_yet if move.adding)]
 
 
 def _interleaved(moves: Sequence[Move], observation: Observation) -> list[Move]:

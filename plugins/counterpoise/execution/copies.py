@@ -1,10 +1,12 @@
 """Copies in flight: how near each has come to its end, and since when no nearer; what each broker
-sends and receives of them; and how long they take yet. Pure.
+sends and receives of them; how long they take yet; and what to do where they stall. Pure.
 
     best = best_progress(base, by_state, observation, progress)
     has_progressed(base.best, best)    # a move began, came nearer, ended, or a leader was elected
     slow_copies(best, observation, moving, is_lowered=False)    # {Condition.STALLED: ...}
     find_links(best, base, observation, moving)
+    stall_advice(names, moving, observation, rate)      # "check network and disk of ..."
+    limit_of_others(moves, observation, rate)           # the lowest rate that somebody has set
 
 Never against the observation before: bytes that producers write arrive without an end, and so do
 leaders that are elected, lost and elected again.
@@ -14,12 +16,19 @@ no nearer since 12:00:00, until fewer than 50 MB are left.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from counterpoise.execution.conditions import EXECUTE_AGAIN
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
-from counterpoise.execution.throttling.targets import broker_resource, dynamic_value
+from counterpoise.execution.throttling.targets import (
+    broker_resource,
+    default_rate,
+    dynamic_value,
+    list_entries,
+)
+from counterpoise.execution.troubles import kept_brokers_out_of_sync
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE
 from counterpoise.model.plan import Move, RebalancePlan
@@ -32,10 +41,13 @@ from counterpoise.model.run_progress import (
     Condition,
     Conditions,
     Copy,
+    Limit,
     Link,
     RunProgress,
     TrailPoint,
 )
+from counterpoise.model.words import list_brokers
+from counterpoise.units import format_rate
 
 # Over which bytes that arrived tell the speed: Kafka's quota has windows of 1 s, 11 of them.
 _SPEED_OVER: Final = timedelta(minutes=5)
@@ -303,3 +315,89 @@ def _rate_at(broker_id: int | None, key: str, rate: int, observation: Observatio
         return rate
     value = dynamic_value(observation.configs, broker_resource(broker_id), key)
     return min(rate, int(value)) or 1 if value and value.isdecimal() else rate
+
+
+# -- what there is to do where copies have stalled
+
+
+def stall_advice(
+    names: Collection[str], moving: Sequence[Move], observation: Observation, rate: int
+) -> str:
+    """Return what there is to do where copies of these partitions have stalled."""
+    moves = [move for move in moving if str(move.topic_partition) in names]
+    brokers = list_brokers(sorted({b for m in moves for b in observation.copying_brokers(m)}))
+    default = default_rate(observation.configs)
+    if default is not None and default <= rate:
+        limit = (
+            f"the cluster's default of the throttle rates is {format_rate(default)}, and no copy "
+            "is faster: raise or delete it (`kafka-configs --entity-type brokers --entity-default`)"
+        )
+        return f"{limit}, then {EXECUTE_AGAIN}; or check network and disk of {brokers}"
+    if lowest := limit_of_others(moves, observation, rate):
+        return (
+            f"{limit_in_words(lowest)}: raise or delete it (`kafka-configs --entity-type brokers "
+            f"--entity-name {lowest.broker_id}`), then {EXECUTE_AGAIN}; or check network and disk "
+            f"of {brokers}"
+        )
+    catching_up = _catching_up_beside(moves, moving, observation)
+    and_replicas = (
+        f", while replicas on {list_brokers(catching_up)} catch up under the same rate"
+        if catching_up
+        else ""
+    )
+    return (
+        f"check network and disk of {brokers}. Or producers write faster than {format_rate(rate)} "
+        f"lets through{and_replicas}: approve a higher rate (`counterpoise approve PLAN --rate "
+        f"RATE --reason TEXT`), then {EXECUTE_AGAIN}"
+    )
+
+
+def limit_in_words(limit: Limit) -> str:
+    """Return which rate of somebody else holds copies back."""
+    rate = format_rate(limit.bytes_per_second)
+    return (
+        f"{limit.key} of broker {limit.broker_id} was set to {rate} by somebody else, and no copy "
+        "there is faster"
+    )
+
+
+def limit_of_others(moves: Iterable[Move], observation: Observation, rate: int) -> Limit | None:
+    """Return the lowest rate below ours that somebody else has set where these moves copy."""
+    configs = observation.configs
+    own_rates = {
+        (touched.resource_key, value)
+        for touched in observation.touched_keys
+        for value in list_entries(touched.written_value)
+        if touched.restored_at is None and value != touched.before_value
+    }
+    limits = [
+        (int(value), broker_id, key)
+        for broker_id, key in _throttled_by(moves, observation)
+        if (value := dynamic_value(configs, broker_resource(broker_id), key))
+        and value.isdecimal()
+        and int(value) < rate
+        and ((broker_resource(broker_id), key), value) not in own_rates  # of before it was raised
+    ]
+    if not limits:
+        return None
+    lowest, broker_id, key = min(limits)
+    return Limit(broker_id, key, lowest)
+
+
+def _throttled_by(moves: Iterable[Move], observation: Observation) -> set[tuple[int, str]]:
+    """Return each broker that these copies are read from or written to, with its key."""
+    keys = set()
+    for move in moves:
+        keys |= {(b, FOLLOWER_RATE) for b in observation.adding_replicas(move)}
+        if (leader := observation.leader_of(move)) is not None:
+            keys.add((leader, LEADER_RATE))
+    return keys
+
+
+def _catching_up_beside(
+    moves: Iterable[Move], moving: Iterable[Move], observation: Observation
+) -> list[int]:
+    """Return the brokers with replicas that catch up at the leaders of stalled copies."""
+    leaders = {observation.leader_of(move) for move in moves}
+    at_these = (move for move in moving if observation.leader_of(move) in leaders)
+    return sorted({b for m in at_these for b in kept_brokers_out_of_sync(m, observation)})

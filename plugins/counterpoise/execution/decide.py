@@ -47,9 +47,9 @@ from counterpoise.execution.conditions import (
     replica,
     when_over,
 )
+from counterpoise.execution.copies import stall_advice
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import MoveState, Observation, moves_by_state
-from counterpoise.execution.stalls import slow_copies_now
 from counterpoise.execution.throttling.next_change import (
     keys_removed_by_others,
     throttle_command,
@@ -68,7 +68,7 @@ from counterpoise.model.policy import InFlight
 from counterpoise.model.reassignment import is_one_reassignment
 from counterpoise.model.request import KINDS
 from counterpoise.model.run import RunState
-from counterpoise.model.run_progress import Activity, Condition
+from counterpoise.model.run_progress import Activity, Condition, RunProgress
 from counterpoise.model.words import join_names, name_brokers, pluralize
 from counterpoise.units import format_rate
 
@@ -117,7 +117,8 @@ def _next_command(inputs: DecisionInputs) -> Command:
     remaining = inputs.may_be_in_flight if pause else inputs.pending
     in_flight = [*inputs.moving, *remaining] if pause else inputs.listed_moves
     hold = pause or reason_to_hold(inputs)
-    batch = () if hold else _next_batch(inputs)
+    ready = () if hold else next_batch(_may_be_submitted(inputs), inputs)
+    batch = with_listed_first(inputs, ready)
     if command := throttle_command(inputs, in_flight, batch, remaining, is_held=bool(hold)):
         return command
     if hold:
@@ -176,11 +177,22 @@ def _troubles(inputs: DecisionInputs) -> Iterator[Activity]:
 
 def _lasting_trouble(inputs: DecisionInputs) -> Halt | None:
     """Return the end of a run for a trouble that has lasted for longer than its patience."""
-    for trouble in (*_troubles(inputs), *slow_copies_now(inputs), of(Condition.NO_PROGRESS)):
+    for trouble in (*_troubles(inputs), *_slow_copies(inputs), of(Condition.NO_PROGRESS)):
         if names := inputs.subjects_over(trouble):
             over = replace(trouble, subjects=names, count=len(names))
             return _halt(inputs, over)
     return None
+
+
+def _slow_copies(inputs: DecisionInputs) -> Iterator[Activity]:
+    """Yield the copies that are slower than their producers, and those that have stalled."""
+    conditions, rate = inputs.run_progress.conditions, inputs.run_progress.rate_bytes_per_second
+    slowed = sorted(conditions.get(Condition.SLOWED, ()))
+    yield of(Condition.SLOWED, slowed, detail=format_rate(rate))
+    stalled = of(Condition.STALLED, sorted(conditions.get(Condition.STALLED, ())))
+    if names := inputs.subjects_over(stalled):
+        advice = stall_advice(names, inputs.moving, inputs.observation, rate)
+        yield of(Condition.STALLED, names, detail=advice)
 
 
 def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
@@ -203,7 +215,7 @@ def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
     if inputs.run_progress.throttle_gaps > _MAX_THROTTLE_GAPS:
         keys = keys_removed_by_others(inputs)
         return _halt(inputs, of(Condition.THROTTLE_GAP, keys), cancels=True)
-    if _lacks_its_throttle(inputs):
+    if _lacks_its_throttle(inputs.run_progress):
         return _halt(inputs, of(Condition.UNTHROTTLED), cancels=True)
     return None
 
@@ -220,9 +232,8 @@ def _halt(inputs: DecisionInputs, reason: Activity, *, cancels: bool = False) ->
     return Halt("; ".join(words), cancels=cancels)
 
 
-def _lacks_its_throttle(inputs: DecisionInputs) -> bool:
+def _lacks_its_throttle(progress: RunProgress) -> bool:
     """Return whether copies go on without their throttle however often it is set."""
-    progress = inputs.run_progress
     began_at = progress.since(Condition.UNTHROTTLED) or progress.observed_at
     is_long = progress.observed_at - began_at >= UNTHROTTLED_PATIENCE
     return is_long and progress.unthrottled_observations > _MAX_UNTHROTTLED_OBSERVATIONS
@@ -290,10 +301,6 @@ def _gap_before_a_cancel(inputs: DecisionInputs, in_flight: Sequence[Move]) -> C
     observations = inputs.run_progress.unthrottled_observations
     is_closed_now = observations and observations % 2 == 0
     return throttle_command(inputs, in_flight) if is_closed_now else None
-
-
-def _next_batch(inputs: DecisionInputs) -> tuple[Move, ...]:
-    return with_listed_first(inputs, next_batch(_may_be_submitted(inputs), inputs))
 
 
 def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:

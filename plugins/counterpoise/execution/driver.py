@@ -40,6 +40,7 @@ from counterpoise.execution.conditions import (
     patience_of,
     when_over,
 )
+from counterpoise.execution.copies import limit_in_words, limit_of_others, stall_advice
 from counterpoise.execution.decide import (
     activity_of,
     check_drift,
@@ -53,7 +54,6 @@ from counterpoise.execution.ending import end_state
 from counterpoise.execution.observation import Observation, moves_by_state
 from counterpoise.execution.observe import STALE_READ_PAUSES, ObservationScope, observe
 from counterpoise.execution.progress_update import ends_soon, update_progress
-from counterpoise.execution.stalls import limit_in_words, limit_of_others, new_stalls_text
 from counterpoise.execution.throttling.next_change import keys_removed_by_others
 from counterpoise.execution.throttling.pending_restores import end_keys
 from counterpoise.execution.throttling.read_back import (
@@ -69,7 +69,7 @@ from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
 from counterpoise.model.run import LOOKED_AFTER_STATES, UNDER_WAY_STATES, Execution, Run, RunState
 from counterpoise.model.run_progress import Activity, Condition, Conditions, RunProgress
 from counterpoise.model.words import join_names, pluralize, verb
-from counterpoise.units import format_rate
+from counterpoise.units import format_rate, format_seconds
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
@@ -360,7 +360,8 @@ class Driver:
         """Keep the progress in the ledger, and record gaps, a changed back-off and new stalls."""
         run_progress = inputs.run_progress
         activity, conditions = self._activity(command, inputs)
-        limit = limit_of_others(inputs.moving, inputs)
+        rate = run_progress.rate_bytes_per_second
+        limit = limit_of_others(inputs.moving, inputs.observation, rate)
         is_at_work = activity is not None and TABLE[activity.condition].is_doing
         cancels = isinstance(command, Halt) and command.cancels
         is_cancelled = inputs.observation.active_requests.cancelled is not None
@@ -383,7 +384,7 @@ class Driver:
             self._executor.record_event("brake", back_off_text(previous, run_progress), step)
         if limit is not None and limit != previous.limit:
             self._executor.record_event("lower rate", limit_in_words(limit), step)
-        if new_stalls := new_stalls_text(previous, inputs):
+        if new_stalls := _new_stalls_text(previous, inputs):
             self._executor.record_event("stall", new_stalls, step)
 
     def _activity(
@@ -516,3 +517,26 @@ def unreadable_text(observation: Observation) -> str:
         "partitions there take writes is not known, and this run does not halt for them; "
         "`counterpoise preflight PLAN` names the permission that is missing"
     )
+
+
+def _new_stalls_text(previous: RunProgress, inputs: DecisionInputs) -> str:
+    """Return the copies that have come no nearer for half their patience since this observation,
+    and what to do; "" for none.
+    """
+    patience = patience_of(Condition.STALLED, inputs.limits)
+    if patience is None:
+        return ""
+    now, before = inputs.observation.observed_at, previous.conditions.get(Condition.STALLED, {})
+    lasting = inputs.run_progress.conditions.get(Condition.STALLED, {})
+    new = [
+        name
+        for name, since in sorted(lasting.items())
+        if now - since >= patience / 2
+        and previous.observed_at - before.get(name, previous.observed_at) < patience / 2
+    ]
+    if not new:
+        return ""
+    rate = inputs.run_progress.rate_bytes_per_second
+    advice = stall_advice(new, inputs.moving, inputs.observation, rate)
+    lasted = format_seconds((patience / 2).total_seconds())
+    return f"{in_words(of(Condition.STALLED, new))}, for {lasted}: {advice}"
