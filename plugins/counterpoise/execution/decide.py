@@ -33,6 +33,8 @@ from counterpoise.execution.commands import (
     Elect,
     Finish,
     Halt,
+    KeyChange,
+    MarkRestored,
     Restore,
     RestoreOrder,
     Submit,
@@ -50,12 +52,8 @@ from counterpoise.execution.conditions import (
 from counterpoise.execution.copies import stall_advice
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import MoveState, Observation, moves_by_state
-from counterpoise.execution.throttling.next_change import (
-    keys_removed_by_others,
-    throttle_command,
-    with_listed_first,
-)
-from counterpoise.execution.throttling.restore import restore_all_keys
+from counterpoise.execution.throttling.restore import idle_keys, restore_all_keys, unneeded_entries
+from counterpoise.execution.throttling.targets import dynamic_value, list_entries, removed_by_others
 from counterpoise.execution.troubles import (
     dead_brokers,
     different_versions,
@@ -63,6 +61,7 @@ from counterpoise.execution.troubles import (
     unavailable_since_start,
 )
 from counterpoise.model.calendar import opens_at
+from counterpoise.model.kafka import ConfigChange, ResourceKey
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import InFlight
 from counterpoise.model.reassignment import is_one_reassignment
@@ -77,6 +76,9 @@ MAX_ELECTIONS_PER_CALL: Final = 100
 _MAX_THROTTLE_GAPS: Final = 1  # keys that somebody else removed are set again once
 # With something in flight. Setting keys takes one observation, reading them back another.
 _MAX_UNTHROTTLED_OBSERVATIONS: Final = 5
+_NEVER_ENDS: Final = (
+    "the same replica is added and removed, which Kafka never ends, or the call came late"
+)
 
 
 def next_command(inputs: DecisionInputs) -> Command:
@@ -86,6 +88,24 @@ def next_command(inputs: DecisionInputs) -> Command:
     if activity is not None and inputs.is_over(activity):
         return _halt(inputs, activity)
     return command
+
+
+def _next_command(inputs: DecisionInputs) -> Command:
+    if halt := reason_to_halt(inputs):
+        return halt
+    pause = reason_to_pause(inputs)
+    remaining = inputs.may_be_in_flight if pause else inputs.pending
+    in_flight = [*inputs.moving, *remaining] if pause else inputs.listed_moves
+    hold = pause or reason_to_hold(inputs)
+    ready = () if hold else next_batch(_may_be_submitted(inputs), inputs)
+    batch = with_listed_first(inputs, ready)
+    if command := throttle_command(inputs, in_flight, batch, remaining, is_held=bool(hold)):
+        return command
+    if hold:
+        return Wait(hold)
+    if batch:
+        return Submit(batch)
+    return _wait_for_moves(inputs) or _next_election(inputs)
 
 
 def activity_of(command: Command) -> Activity | None:
@@ -110,24 +130,6 @@ def activity_of(command: Command) -> Activity | None:
     return None
 
 
-def _next_command(inputs: DecisionInputs) -> Command:
-    if halt := reason_to_halt(inputs):
-        return halt
-    pause = reason_to_pause(inputs)
-    remaining = inputs.may_be_in_flight if pause else inputs.pending
-    in_flight = [*inputs.moving, *remaining] if pause else inputs.listed_moves
-    hold = pause or reason_to_hold(inputs)
-    ready = () if hold else next_batch(_may_be_submitted(inputs), inputs)
-    batch = with_listed_first(inputs, ready)
-    if command := throttle_command(inputs, in_flight, batch, remaining, is_held=bool(hold)):
-        return command
-    if hold:
-        return Wait(hold)
-    if batch:
-        return Submit(batch)
-    return _wait_for_moves(inputs) or _next_election(inputs)
-
-
 # -- why a run starts nothing new: it halts, people or the calendar say so, or something has to pass
 
 
@@ -142,57 +144,6 @@ def reason_to_halt(inputs: DecisionInputs) -> Halt | None:
         or _isr_loss(inputs)
         or _below_min_isr(inputs)
     )
-
-
-def reason_to_pause(inputs: DecisionInputs) -> Activity | None:
-    """Return why people or the calendar want nothing new for now; None when they do not."""
-    requests = inputs.observation.active_requests
-    if frozen := requests.frozen:
-        by = f"{frozen.person.shown}: {frozen.why}"
-        return of(Condition.FROZEN, [frozen.at.isoformat()], detail=by, ends_at=frozen.until)
-    if paused := requests.paused:
-        by = f"{paused.person.shown}: {paused.why}"
-        return of(Condition.PAUSED, [paused.at.isoformat()], detail=by)
-    if opens := opens_at(inputs.limits, inputs.observation.observed_at):
-        return of(Condition.OUTSIDE_WINDOWS, ends_at=opens)
-    return None
-
-
-def reason_to_hold(inputs: DecisionInputs) -> Activity | None:
-    """Return what has to pass before anything new is submitted; None when nothing has to."""
-    return different_versions(inputs.observation) or next(_troubles(inputs), None)
-
-
-def _troubles(inputs: DecisionInputs) -> Iterator[Activity]:
-    """Yield the troubles of brokers and partitions that hold a run for a while, then halt it."""
-    observation = inputs.observation
-    if dead := inputs.dead_broker_ids:
-        yield of(Condition.DEAD, dead)
-    if unavailable := unavailable_since_start(inputs.run_progress, observation):
-        yield of(Condition.UNAVAILABLE, unavailable)
-    unfinished = inputs.moves_in(MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED)
-    if leaderless := leaderless_moves(unfinished, observation):
-        yield of(Condition.LEADERLESS, _names(leaderless))
-
-
-def _lasting_trouble(inputs: DecisionInputs) -> Halt | None:
-    """Return the end of a run for a trouble that has lasted for longer than its patience."""
-    for trouble in (*_troubles(inputs), *_slow_copies(inputs), of(Condition.NO_PROGRESS)):
-        if names := inputs.subjects_over(trouble):
-            over = replace(trouble, subjects=names, count=len(names))
-            return _halt(inputs, over)
-    return None
-
-
-def _slow_copies(inputs: DecisionInputs) -> Iterator[Activity]:
-    """Yield the copies that are slower than their producers, and those that have stalled."""
-    conditions, rate = inputs.run_progress.conditions, inputs.run_progress.rate_bytes_per_second
-    slowed = sorted(conditions.get(Condition.SLOWED, ()))
-    yield of(Condition.SLOWED, slowed, detail=format_rate(rate))
-    stalled = of(Condition.STALLED, sorted(conditions.get(Condition.STALLED, ())))
-    if names := inputs.subjects_over(stalled):
-        advice = stall_advice(names, inputs.moving, inputs.observation, rate)
-        yield of(Condition.STALLED, names, detail=advice)
 
 
 def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
@@ -220,23 +171,43 @@ def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
     return None
 
 
-def _halt(inputs: DecisionInputs, reason: Activity, *, cancels: bool = False) -> Halt:
-    """Return the end of a run; a log dir that is offline under one of its copies is named, whatever
-    it waited for.
-    """
-    words, observation = [when_over(reason, inputs.limits)], inputs.observation
-    copying = {b for move in inputs.moving for b in observation.copying_brokers(move)}
-    readings = [observation.log_dirs[b] for b in sorted(copying & observation.log_dirs.keys())]
-    if offline := [reading.offline for reading in readings if reading.offline]:
-        words.append(f"a log dir is offline: {', '.join(offline)}: replace the disk first")
-    return Halt("; ".join(words), cancels=cancels)
-
-
 def _lacks_its_throttle(progress: RunProgress) -> bool:
     """Return whether copies go on without their throttle however often it is set."""
     began_at = progress.since(Condition.UNTHROTTLED) or progress.observed_at
     is_long = progress.observed_at - began_at >= UNTHROTTLED_PATIENCE
     return is_long and progress.unthrottled_observations > _MAX_UNTHROTTLED_OBSERVATIONS
+
+
+def _lasting_trouble(inputs: DecisionInputs) -> Halt | None:
+    """Return the end of a run for a trouble that has lasted for longer than its patience."""
+    for trouble in (*_troubles(inputs), *_slow_copies(inputs), of(Condition.NO_PROGRESS)):
+        if names := inputs.subjects_over(trouble):
+            over = replace(trouble, subjects=names, count=len(names))
+            return _halt(inputs, over)
+    return None
+
+
+def _troubles(inputs: DecisionInputs) -> Iterator[Activity]:
+    """Yield the troubles of brokers and partitions that hold a run for a while, then halt it."""
+    observation = inputs.observation
+    if dead := inputs.dead_broker_ids:
+        yield of(Condition.DEAD, dead)
+    if unavailable := unavailable_since_start(inputs.run_progress, observation):
+        yield of(Condition.UNAVAILABLE, unavailable)
+    unfinished = inputs.moves_in(MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED)
+    if leaderless := leaderless_moves(unfinished, observation):
+        yield of(Condition.LEADERLESS, _names(leaderless))
+
+
+def _slow_copies(inputs: DecisionInputs) -> Iterator[Activity]:
+    """Yield the copies that are slower than their producers, and those that have stalled."""
+    conditions, rate = inputs.run_progress.conditions, inputs.run_progress.rate_bytes_per_second
+    slowed = sorted(conditions.get(Condition.SLOWED, ()))
+    yield of(Condition.SLOWED, slowed, detail=format_rate(rate))
+    stalled = of(Condition.STALLED, sorted(conditions.get(Condition.STALLED, ())))
+    if names := inputs.subjects_over(stalled):
+        advice = stall_advice(names, inputs.moving, inputs.observation, rate)
+        yield of(Condition.STALLED, names, detail=advice)
 
 
 def _full_log_dirs(inputs: DecisionInputs) -> Halt | None:
@@ -289,18 +260,122 @@ def _below_min_isr(inputs: DecisionInputs) -> Halt | None:
     return _halt(inputs, of(Condition.BELOW_MIN_ISR, names)) if names else None
 
 
-# -- what comes next where nothing speaks against it
-
-
-def _gap_before_a_cancel(inputs: DecisionInputs, in_flight: Sequence[Move]) -> Command | None:
-    """Return what closes a gap that was there at the observation before, too.
-
-    A cancel comes first, since it ends what copies; where it had no effect, the gap is closed, and
-    then it is sent again.
+def _halt(inputs: DecisionInputs, reason: Activity, *, cancels: bool = False) -> Halt:
+    """Return the end of a run; a log dir that is offline under one of its copies is named, whatever
+    it waited for.
     """
-    observations = inputs.run_progress.unthrottled_observations
-    is_closed_now = observations and observations % 2 == 0
-    return throttle_command(inputs, in_flight) if is_closed_now else None
+    words, observation = [when_over(reason, inputs.limits)], inputs.observation
+    copying = {b for move in inputs.moving for b in observation.copying_brokers(move)}
+    readings = [observation.log_dirs[b] for b in sorted(copying & observation.log_dirs.keys())]
+    if offline := [reading.offline for reading in readings if reading.offline]:
+        words.append(f"a log dir is offline: {', '.join(offline)}: replace the disk first")
+    return Halt("; ".join(words), cancels=cancels)
+
+
+def reason_to_pause(inputs: DecisionInputs) -> Activity | None:
+    """Return why people or the calendar want nothing new for now; None when they do not."""
+    requests = inputs.observation.active_requests
+    if frozen := requests.frozen:
+        by = f"{frozen.person.shown}: {frozen.why}"
+        return of(Condition.FROZEN, [frozen.at.isoformat()], detail=by, ends_at=frozen.until)
+    if paused := requests.paused:
+        by = f"{paused.person.shown}: {paused.why}"
+        return of(Condition.PAUSED, [paused.at.isoformat()], detail=by)
+    if opens := opens_at(inputs.limits, inputs.observation.observed_at):
+        return of(Condition.OUTSIDE_WINDOWS, ends_at=opens)
+    return None
+
+
+def reason_to_hold(inputs: DecisionInputs) -> Activity | None:
+    """Return what has to pass before anything new is submitted; None when nothing has to."""
+    return different_versions(inputs.observation) or next(_troubles(inputs), None)
+
+
+# -- which throttle keys to set, and which to take back
+
+
+def throttle_command(
+    inputs: DecisionInputs,
+    in_flight: Sequence[Move],
+    batch: Sequence[Move] = (),
+    remaining: Sequence[Move] = (),
+    *,
+    is_held: bool = False,
+) -> Command | None:
+    """Return what to change before anything else is done; None when nothing has to be changed.
+
+    Rates stay on the brokers of all remaining moves. The lists name the moves in flight and the
+    next batch alone, since a listed replica that falls behind for another reason is throttled, too.
+    While a batch is ready to be submitted, entries that nothing needs wait for the next one. So do
+    those of moves to come, unless the run is held.
+
+    Example: of orders-0 to orders-9, each from (1, 2, 3) to (4, 2, 3), two move at a time. When
+    orders-0 is done while orders-1 moves, one call adds `2:4` to the follower list and takes `0:4`
+    from it: `1:4,2:4`.
+    """
+    observation = inputs.observation
+    throttles = inputs.throttles_for([*in_flight, *batch], remaining)
+    restored, as_before = idle_keys(throttles, observation)
+    if as_before:
+        return MarkRestored(as_before)
+    missing = inputs.missing_changes(throttles)
+    unneeded = unneeded_entries(throttles, observation)
+    to_come = () if is_held else remaining
+    if missing or (not batch and _is_any_listed(unneeded, inputs, to_come)):
+        return Throttle(missing, unneeded, restored)
+    return Restore(restored) if restored else None
+
+
+def _is_any_listed(
+    unneeded: Sequence[KeyChange], inputs: DecisionInputs, to_come: Sequence[Move]
+) -> bool:
+    """Return whether a list shows one of these entries, other than those of moves to come."""
+    if not unneeded:
+        return False
+    later_lists = inputs.throttles_for(to_come).lists
+    configs = inputs.observation.configs
+
+    def is_listed(change: ConfigChange) -> bool:
+        present = set(list_entries(dynamic_value(configs, *change.resource_key)))
+        later = later_lists.get(change.resource_key, ())
+        return not present.intersection(list_entries(change.value)) <= set(later)
+
+    return any(is_listed(change) for _, change in unneeded)
+
+
+def with_listed_first(inputs: DecisionInputs, batch: Sequence[Move]) -> tuple[Move, ...]:
+    """Return those moves of the batch whose throttles are set; all of it when none has them.
+
+    What was listed is submitted before anything else is listed, so that a batch that grows with
+    each observation is never put off.
+    """
+    missing: dict[ResourceKey, set[str]] = {}
+    for change in inputs.missing_changes(inputs.throttles_for(batch)):
+        missing[change.resource_key] = set(list_entries(change.value))
+    if not missing:
+        return tuple(batch)
+
+    def is_listed(move: Move) -> bool:
+        own = inputs.throttles_for([move])
+        lacks_rate = not own.rates.isdisjoint(missing)
+        return not lacks_rate and all(
+            missing.get(key, set()).isdisjoint(entries) for key, entries in own.lists.items()
+        )
+
+    return tuple(filter(is_listed, batch)) or tuple(batch)
+
+
+def keys_removed_by_others(inputs: DecisionInputs) -> list[str]:
+    """Return the throttle keys, like `topic orders: leader...`, that moves in flight need, and that
+    somebody else removed.
+    """
+    observation = inputs.observation
+    needed_now = inputs.missing_changes(inputs.throttles_for(inputs.moving))
+    removed = removed_by_others(needed_now, observation.touched_keys, observation.configs)
+    return [f"{one.resource.type} {one.resource.name}: {one.key}" for one in removed]
+
+
+# -- what comes next where nothing speaks against it
 
 
 def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
@@ -316,64 +391,6 @@ def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
         if move.topic_partition not in not_shown_yet
         and (is_one_reassignment(move) or not inputs.has_unknown_outcome(move))
     ]
-
-
-def settle_command(inputs: DecisionInputs) -> Command:
-    """Return the next thing to do for a run that starts nothing new.
-
-    First nothing of ours is in flight any more, then every throttle key is restored. What cannot be
-    done within its patience is left: listed, and looked after by the watch.
-    """
-    command = _settle_command(inputs)
-    activity = activity_of(command)
-    is_change = activity is not None and activity.condition in CHANGES
-    is_without_effect = activity is not None and is_change and inputs.is_over(activity)
-    return _give_up(inputs) if is_without_effect else command
-
-
-def _settle_command(inputs: DecisionInputs) -> Command:
-    moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
-    in_flight = [*moving, *inputs.may_be_in_flight]
-    if cancel := cancel_moves(inputs):
-        return _gap_before_a_cancel(inputs, in_flight) or cancel
-    if in_flight and (command := throttle_command(inputs, in_flight)):
-        return command
-    if moving:
-        return Wait(of(Condition.COPYING, _names(moving)))
-    if inputs.not_shown_yet:
-        return Wait(of(Condition.SUBMITTING, _names(inputs.not_shown_yet)))
-    if cancelled := inputs.by_state[MoveState.CANCELLED]:
-        return RestoreOrder(tuple(cancelled[: inputs.max_partitions_per_call]))
-    unanswered = of(Condition.UNANSWERED, _names(unknown_outcomes))
-    if unknown_outcomes and not inputs.is_over(unanswered):
-        return Wait(unanswered)
-    return restore_all_keys(inputs)
-
-
-def sweep_command(inputs: DecisionInputs) -> Command:
-    """Return the next thing to do about what an ended run has in flight, or out of order; Finish
-    where there is nothing. Its keys are restored for all runs together.
-    """
-    if cancel := cancel_late(inputs):
-        return cancel
-    in_flight = [*inputs.moving, *inputs.by_state[MoveState.STUCK]]
-    if in_flight and (changes := inputs.missing_changes(inputs.throttles_for(in_flight))):
-        return Throttle(changes)
-    cancelled = inputs.by_state[MoveState.CANCELLED]
-    if answered := [move for move in cancelled if inputs.observation.is_order_answered(move)]:
-        return RestoreOrder(tuple(answered[: inputs.max_partitions_per_call]))
-    return Finish()
-
-
-def _give_up(inputs: DecisionInputs) -> Finish:
-    """Return the end of a run that the cluster does not let end: what is left, is listed."""
-    unrestored = tuple(t for t in inputs.observation.touched_keys if t.restored_at is None)
-    in_flight = [*inputs.moving, *inputs.by_state[MoveState.STUCK]]
-    left = "the cluster refused what would end this run (`counterpoise status RUN` shows it)"
-    if in_flight:
-        are_moving = pluralize(len(in_flight), "partition is", "partitions are")
-        left += f"; {are_moving} still in flight: {join_names(_names(in_flight))}"
-    return Finish(unrestored, left)
 
 
 def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
@@ -452,38 +469,79 @@ def _names(moves: Iterable[Move]) -> list[str]:
     return [str(move.topic_partition) for move in moves]
 
 
-# -- which reassignments to cancel: what is stuck, what has to end, what came late
-
-_NEVER_ENDS: Final = (
-    "the same replica is added and removed, which Kafka never ends, or the call came late"
-)
+# -- a run that starts nothing new, and one that has ended
 
 
-def cancel_late(inputs: DecisionInputs) -> Cancel | None:
-    """Return the cancel of what an ended run has in flight by a call that nobody answered; what
-    else is in flight, or in sync only by its new replicas, ends under its throttle.
+def settle_command(inputs: DecisionInputs) -> Command:
+    """Return the next thing to do for a run that starts nothing new.
+
+    First nothing of ours is in flight any more, then every throttle key is restored. What cannot be
+    done within its patience is left: listed, and looked after by the watch.
     """
-    in_flight = [*inputs.by_state[MoveState.STUCK], *inputs.moving]
-    late = [
-        move
-        for move in in_flight
-        if (row := inputs.observation.row_in_flight(move))
-        and row.unanswered_at is not None
-        and not _lowers_isr(move, inputs.observation)
-    ]
-    return _cancel(inputs, dict.fromkeys(late, "the call came after the end of its run"))
+    command = _settle_command(inputs)
+    activity = activity_of(command)
+    is_change = activity is not None and activity.condition in CHANGES
+    is_without_effect = activity is not None and is_change and inputs.is_over(activity)
+    return _give_up(inputs) if is_without_effect else command
 
 
-def _lowers_isr(move: Move, observation: Observation) -> bool:
-    """Return whether a cancel would leave fewer replicas in sync than the move is to have."""
-    _, description, moving = observation.partitions[move.topic_partition]
-    kept = set(description.isr).difference(moving.adding if moving else ())
-    return len(kept) < min(len(move.replicas_after), len(description.isr))
+def _settle_command(inputs: DecisionInputs) -> Command:
+    moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
+    in_flight = [*moving, *inputs.may_be_in_flight]
+    if cancel := _cancel(inputs, _moves_to_cancel(inputs)):
+        return _gap_before_a_cancel(inputs, in_flight) or cancel
+    if in_flight and (command := throttle_command(inputs, in_flight)):
+        return command
+    if moving:
+        return Wait(of(Condition.COPYING, _names(moving)))
+    if inputs.not_shown_yet:
+        return Wait(of(Condition.SUBMITTING, _names(inputs.not_shown_yet)))
+    if cancelled := inputs.by_state[MoveState.CANCELLED]:
+        return RestoreOrder(tuple(cancelled[: inputs.max_partitions_per_call]))
+    unanswered = of(Condition.UNANSWERED, _names(unknown_outcomes))
+    if unknown_outcomes and not inputs.is_over(unanswered):
+        return Wait(unanswered)
+    return restore_all_keys(inputs)
 
 
-def cancel_moves(inputs: DecisionInputs) -> Cancel | None:
-    """Return the cancel of what may not go on in a run that settles; None where there is none."""
-    return _cancel(inputs, _moves_to_cancel(inputs))
+def _gap_before_a_cancel(inputs: DecisionInputs, in_flight: Sequence[Move]) -> Command | None:
+    """Return what closes a gap that was there at the observation before, too.
+
+    A cancel comes first, since it ends what copies; where it had no effect, the gap is closed, and
+    then it is sent again.
+    """
+    observations = inputs.run_progress.unthrottled_observations
+    is_closed_now = observations and observations % 2 == 0
+    return throttle_command(inputs, in_flight) if is_closed_now else None
+
+
+def _give_up(inputs: DecisionInputs) -> Finish:
+    """Return the end of a run that the cluster does not let end: what is left, is listed."""
+    unrestored = tuple(t for t in inputs.observation.touched_keys if t.restored_at is None)
+    in_flight = [*inputs.moving, *inputs.by_state[MoveState.STUCK]]
+    left = "the cluster refused what would end this run (`counterpoise status RUN` shows it)"
+    if in_flight:
+        are_moving = pluralize(len(in_flight), "partition is", "partitions are")
+        left += f"; {are_moving} still in flight: {join_names(_names(in_flight))}"
+    return Finish(unrestored, left)
+
+
+def sweep_command(inputs: DecisionInputs) -> Command:
+    """Return the next thing to do about what an ended run has in flight, or out of order; Finish
+    where there is nothing. Its keys are restored for all runs together.
+    """
+    if cancel := _cancel_late(inputs):
+        return cancel
+    in_flight = [*inputs.moving, *inputs.by_state[MoveState.STUCK]]
+    if in_flight and (changes := inputs.missing_changes(inputs.throttles_for(in_flight))):
+        return Throttle(changes)
+    cancelled = inputs.by_state[MoveState.CANCELLED]
+    if answered := [move for move in cancelled if inputs.observation.is_order_answered(move)]:
+        return RestoreOrder(tuple(answered[: inputs.max_partitions_per_call]))
+    return Finish()
+
+
+# -- which reassignments to cancel: what is stuck, what has to end, what came late
 
 
 def _moves_to_cancel(inputs: DecisionInputs) -> dict[Move, str]:
@@ -553,23 +611,45 @@ def brokers_filled_by(move: Move, observation: Observation) -> tuple[int, ...]:
     )
 
 
+def _cancel_late(inputs: DecisionInputs) -> Cancel | None:
+    """Return the cancel of what an ended run has in flight by a call that nobody answered; what
+    else is in flight, or in sync only by its new replicas, ends under its throttle.
+    """
+    in_flight = [*inputs.by_state[MoveState.STUCK], *inputs.moving]
+    late = [
+        move
+        for move in in_flight
+        if (row := inputs.observation.row_in_flight(move))
+        and row.unanswered_at is not None
+        and not _lowers_isr(move, inputs.observation)
+    ]
+    return _cancel(inputs, dict.fromkeys(late, "the call came after the end of its run"))
+
+
+def _lowers_isr(move: Move, observation: Observation) -> bool:
+    """Return whether a cancel would leave fewer replicas in sync than the move is to have."""
+    _, description, moving = observation.partitions[move.topic_partition]
+    kept = set(description.isr).difference(moving.adding if moving else ())
+    return len(kept) < min(len(move.replicas_after), len(description.isr))
+
+
 def _cancel(inputs: DecisionInputs, reasons: Mapping[Move, str]) -> Cancel | None:
     """Return the cancel of as many moves as a call takes, those first that were tried longest ago:
     what Kafka refuses keeps no others from it.
     """
     if not reasons:
         return None
-    by_age = sorted(reasons, key=lambda move: _tried_at(inputs, move))
+    submitted = inputs.observation.submitted
+
+    def tried_at(move: Move) -> datetime:
+        return max(row.sent_at for row in submitted[move.topic_partition])
+
+    by_age = sorted(reasons, key=tried_at)
     moves = by_age[: inputs.max_partitions_per_call]
     counts = Counter(reasons[move] for move in moves)
     is_one = len(counts) == 1
     texts = (why if is_one else f"{why} ({count:,})" for why, count in counts.most_common())
     return Cancel(tuple(moves), "; ".join(texts))
-
-
-def _tried_at(inputs: DecisionInputs, move: Move) -> datetime:
-    """Return when a move of this run was submitted, or its cancel, whichever was last."""
-    return max(row.sent_at for row in inputs.observation.submitted[move.topic_partition])
 
 
 # -- what has to be true before a run starts, or goes on after a halt

@@ -45,17 +45,16 @@ from counterpoise.execution.decide import (
     activity_of,
     check_drift,
     check_health,
+    keys_removed_by_others,
     next_command,
     settle_command,
     sweep_command,
 )
 from counterpoise.execution.decision_inputs import DecisionInputs, without_changes
-from counterpoise.execution.ending import end_state
-from counterpoise.execution.observation import Observation, moves_by_state
+from counterpoise.execution.observation import MoveState, Observation, moves_by_state
 from counterpoise.execution.observe import STALE_READ_PAUSES, ObservationScope, observe
 from counterpoise.execution.progress_update import ends_soon, update_progress
-from counterpoise.execution.throttling.next_change import keys_removed_by_others
-from counterpoise.execution.throttling.pending_restores import end_keys
+from counterpoise.execution.throttling.pending_restores import end_keys, pending_in_words
 from counterpoise.execution.throttling.read_back import (
     brokers_that_disagree,
     keys_in_force,
@@ -63,18 +62,23 @@ from counterpoise.execution.throttling.read_back import (
 )
 from counterpoise.execution.throttling.targets import throttles_of_plan
 from counterpoise.model.control import Control
-from counterpoise.model.plan import RebalancePlan, collecting_no_garbage
+from counterpoise.model.plan import Move, RebalancePlan, collecting_no_garbage
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
 from counterpoise.model.run import LOOKED_AFTER_STATES, UNDER_WAY_STATES, Execution, Run, RunState
-from counterpoise.model.run_progress import Activity, Condition, Conditions, RunProgress
+from counterpoise.model.run_progress import (
+    Activity,
+    BestProgress,
+    Condition,
+    Conditions,
+    RunProgress,
+)
 from counterpoise.model.words import join_names, pluralize, verb
 from counterpoise.units import format_rate, format_seconds
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
     from counterpoise.ledger import Journal, Ledger, Step
-
 
 _LONGEST_PAUSE_SECONDS = 30.0  # between two observations of a run that settles
 
@@ -540,3 +544,51 @@ def _new_stalls_text(previous: RunProgress, inputs: DecisionInputs) -> str:
     advice = stall_advice(new, inputs.moving, inputs.observation, rate)
     lasted = format_seconds((patience / 2).total_seconds())
     return f"{in_words(of(Condition.STALLED, new))}, for {lasted}: {advice}"
+
+
+def end_state(
+    plan: RebalancePlan,
+    observation: Observation,
+    reason: str,
+    finish: Finish,
+    best: BestProgress,
+    *,
+    is_cancelled: bool = False,
+) -> tuple[RunState, str]:
+    """Return the state that a run ends in, and why; `reason` is why it halted, or who cancelled it
+    where it `is_cancelled`.
+
+    One is done, too, that had elected all leaders at one time, and had nothing to halt for: a
+    broker that restarts before it is settled has lost its lead since.
+    """
+    done = [move for move in plan.moves if observation.state_of(move) is MoveState.DONE]
+    led_by_others = [move for move in done if not observation.has_planned_leader(move)]
+    gone = [move for move in plan.moves if observation.state_of(move) is MoveState.GONE]
+    unfinished = len(plan.moves) - len(done) + len(led_by_others)
+    had_elected_all = not reason and best.leaders_elected >= len(plan.moves)
+    lost_their_leader = led_by_others if had_elected_all else []
+    pending = pending_in_words(
+        finish.pending_restores,
+        observation.live_broker_ids,
+        plan.cluster,
+        waits_for_moves=bool(finish.gave_up),
+    )
+    if unfinished == len(gone) + len(lost_their_leader):
+        partitions, whose = pluralize(len(gone), "partition"), verb(len(gone), "its", "their")
+        skipped = f"{partitions} skipped: {whose} topic is gone" if gone else ""
+        led = _led_by_others_in_words(lost_their_leader)
+        return RunState.DONE, "; ".join(filter(None, (skipped, led, pending, finish.gave_up)))
+    undone = f"{unfinished} of {pluralize(len(plan.moves), 'partition')} not as planned"
+    parts = (reason or "interrupted", undone, pending, finish.gave_up)
+    state = RunState.CANCELLED if is_cancelled else RunState.HALTED
+    return state, "; ".join(filter(None, parts))
+
+
+def _led_by_others_in_words(moves: Sequence[Move]) -> str:
+    if not moves:
+        return ""
+    partitions, are = pluralize(len(moves), "partition"), verb(len(moves), "is", "are")
+    return (
+        f"{partitions} {are} led by another broker again since all leaders were elected: "
+        f"{join_names([move.topic_partition for move in moves])}"
+    )
