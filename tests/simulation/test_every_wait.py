@@ -349,6 +349,7 @@ ALIKE: Final = {
     Condition.ELECTING,
     Condition.CANCELLING,
     Condition.ORDERING,
+    Condition.UNTHROTTLED,
 }
 
 

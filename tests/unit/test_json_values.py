@@ -41,7 +41,6 @@ RUN_PROGRESS: Final = RunProgress(
     has_isr_loss=True,
     isr_loss_changed_at=NOON,
     throttle_gaps=3,
-    unthrottled_observations=1,
     is_cancelling=True,
     conditions={Condition.DEAD: {"4": SOON}},
     under_replicated_at_start={"orders-7 on broker 3": True},

@@ -24,8 +24,8 @@ EXECUTE_AGAIN: Final = "execute the plan again (`counterpoise execute PLAN`)"
 MAX_SUBJECTS: Final = (
     20  # kept of a condition: a run's row stays small while thousands are affected
 )
-# So long a busy broker's metadata is not behind: it was seen to be for 1 s.
-UNTHROTTLED_PATIENCE: Final = timedelta(seconds=5)
+# Longer than two observations of a large cluster: one sets keys, another reads them back.
+_UNTHROTTLED_PATIENCE: Final = timedelta(seconds=30)
 _RESTARTS_IN_A_ROW: Final = 10  # that a run waits out, each as long as its patience allows
 
 
@@ -171,7 +171,7 @@ TABLE: Final[Mapping[Condition, Row]] = {
     Condition.UNTHROTTLED: Row(
         "somebody else changes our throttle keys as fast as they are set",
         _FIND_OUT_WHO,
-        patience=None,
+        _UNTHROTTLED_PATIENCE,
         is_one=True,
     ),
     Condition.THROTTLE_GAP: _at_once(
@@ -276,7 +276,8 @@ def when_over(activity: Activity, limits: MovementPolicy) -> str:
     patience = patience_of(activity.condition, limits)
     if patience is None:
         return f"{sentence}; {to_do}"
-    field = f" ({row.patience})" if activity.condition is not Condition.NO_PROGRESS else ""
+    is_of_policy = isinstance(row.patience, str) and activity.condition is not Condition.NO_PROGRESS
+    field = f" ({row.patience})" if is_of_policy else ""
     return f"{sentence}, for {format_seconds(patience.total_seconds())}{field}: {to_do}"
 
 

@@ -43,7 +43,6 @@ from counterpoise.execution.commands import (
 )
 from counterpoise.execution.conditions import (
     CHANGES,
-    UNTHROTTLED_PATIENCE,
     in_words,
     of,
     replica,
@@ -67,15 +66,13 @@ from counterpoise.model.policy import InFlight
 from counterpoise.model.reassignment import is_one_reassignment
 from counterpoise.model.request import KINDS
 from counterpoise.model.run import RunState
-from counterpoise.model.run_progress import Activity, Condition, RunProgress
+from counterpoise.model.run_progress import Activity, Condition
 from counterpoise.model.words import join_names, name_brokers, pluralize
 from counterpoise.units import format_rate
 
 MAX_ELECTION_ATTEMPTS: Final = 10
 MAX_ELECTIONS_PER_CALL: Final = 100
 _MAX_THROTTLE_GAPS: Final = 1  # keys that somebody else removed are set again once
-# With something in flight. Setting keys takes one observation, reading them back another.
-_MAX_UNTHROTTLED_OBSERVATIONS: Final = 5
 _NEVER_ENDS: Final = (
     "the same replica is added and removed, which Kafka never ends, or the call came late"
 )
@@ -166,16 +163,10 @@ def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
     if inputs.run_progress.throttle_gaps > _MAX_THROTTLE_GAPS:
         keys = keys_removed_by_others(inputs)
         return _halt(inputs, of(Condition.THROTTLE_GAP, keys), cancels=True)
-    if _lacks_its_throttle(inputs.run_progress):
-        return _halt(inputs, of(Condition.UNTHROTTLED), cancels=True)
+    unthrottled = of(Condition.UNTHROTTLED)
+    if inputs.is_over(unthrottled):
+        return _halt(inputs, unthrottled, cancels=True)
     return None
-
-
-def _lacks_its_throttle(progress: RunProgress) -> bool:
-    """Return whether copies go on without their throttle however often it is set."""
-    began_at = progress.since(Condition.UNTHROTTLED) or progress.observed_at
-    is_long = progress.observed_at - began_at >= UNTHROTTLED_PATIENCE
-    return is_long and progress.unthrottled_observations > _MAX_UNTHROTTLED_OBSERVATIONS
 
 
 def _lasting_trouble(inputs: DecisionInputs) -> Halt | None:
@@ -510,8 +501,9 @@ def _gap_before_a_cancel(inputs: DecisionInputs, in_flight: Sequence[Move]) -> C
     A cancel comes first, since it ends what copies; where it had no effect, the gap is closed, and
     then it is sent again.
     """
-    observations = inputs.run_progress.unthrottled_observations
-    is_closed_now = observations and observations % 2 == 0
+    did, progress = inputs.run_progress.activity, inputs.run_progress
+    was_there = progress.since(Condition.UNTHROTTLED) not in (None, progress.observed_at)
+    is_closed_now = was_there and (did is None or did.condition is not Condition.THROTTLING)
     return throttle_command(inputs, in_flight) if is_closed_now else None
 
 

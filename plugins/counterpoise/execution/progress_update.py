@@ -108,8 +108,7 @@ def update_progress(
         back_off_level=back_off.level,
         has_isr_loss=back_off.has_isr_loss,
         isr_loss_changed_at=back_off.changed_at,
-        throttle_gaps=base.throttle_gaps + (is_gap and not base.unthrottled_observations),
-        unthrottled_observations=base.unthrottled_observations + 1 if is_unthrottled else 0,
+        throttle_gaps=base.throttle_gaps + (is_gap and not base.since(Condition.UNTHROTTLED)),
         is_cancelling=base.is_cancelling,
         activity=base.activity,
         conditions={

@@ -220,7 +220,6 @@ class RunProgress:
     has_isr_loss: bool = False  # of partitions outside the plan, caused by its copies
     isr_loss_changed_at: datetime | None = None  # when that began or ended, or the level changed
     throttle_gaps: int = 0  # observations that found throttle keys removed by others
-    unthrottled_observations: int = 0  # one after another, with copies that lack their throttle
     is_cancelling: bool = False  # it stopped for a reason that forbids copies to finish
     conditions: Conditions = field(default_factory=dict)  # {dead: {"4": 2026-12-01 06:00 UTC}}
     # Outside the plan, when the run began and ever since: replicas (`orders-7 on broker 3`), and
