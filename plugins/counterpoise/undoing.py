@@ -2,14 +2,15 @@
 
     check_undoable(run, plan, events, has_moved=True)
     way_back = find_way_back(plan, submitted, snapshot)
-    way_back.moves, way_back.warnings(run)      # what is taken back, and what stays, and why
+    way_back.moves, way_back.warnings()      # what is taken back, and what stays, and why
 
 Undo is a plan of its own. It needs a run that has ended and has moved something. Partitions that
 stand where the run has not brought them, or that cannot go back now, stay, and are named.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +28,8 @@ from counterpoise.model.run import (
     has_all_events,
 )
 from counterpoise.model.words import join_names, list_brokers, pluralize, verb
+
+_WHERE_IT_WAS: Final = "is where it was before it"
 
 
 def check_undoable(
@@ -69,60 +72,37 @@ def check_undoable(
 
 @dataclass(frozen=True, slots=True)
 class WayBack:
-    """What an undo takes back, and what it leaves where it is."""
+    """What an undo takes back, and why it leaves other partitions where they are."""
 
     moves: list[Move] = field(default_factory=list)
-    back: list[TopicPartition] = field(default_factory=list)  # where they were before the run
-    foreign: list[TopicPartition] = field(default_factory=list)  # where the run moved none of them
-    stuck: dict[TopicPartition, str] = field(default_factory=dict)  # why they cannot go back now
+    left: dict[TopicPartition, str] = field(default_factory=dict)  # {...: "has been moved ..."}
 
     def nothing_left(self, run: Run) -> RefusedError:
         """Return what says why nothing of a run can be taken back."""
-        reasons = []
-        if self.back:
-            are = verb(len(self.back), "is where it was", "are where they were")
-            reasons.append(f"{join_names(sorted(self.back))} {are} before it")
-        if self.foreign:
-            have = verb(len(self.foreign), "has", "have")
-            reasons.append(f"{join_names(sorted(self.foreign))} {have} been moved again since")
-        if self.stuck:
-            reasons.append(f"{self._stuck_in_words} cannot go back now")
         text = f"nothing of run {run.run_id} is left to undo"
-        if not reasons:
+        if not self.left:
             return RefusedError(f"{text}: the topics of what it moved are gone")
-        text += f": {', and '.join(reasons)}"
-        if self.foreign or self.stuck:
-            text += ". Make a new plan for what you want instead"
-        return RefusedError(f"{text}{', or mend that first' if self.stuck else ''}")
+        return RefusedError(
+            f"{text}: {_in_words(self.left)}. Make a new plan for what you want instead"
+        )
 
-    def warnings(self, run: Run) -> Iterator[str]:
-        """Yield what stays where it is, and why."""
-        stuck = len(self.stuck)
-        if stuck:
-            cannot = verb(stuck, "it cannot", "they cannot")
-            yield f"{_stay(stuck)}, since {cannot} go back now: {self._stuck_in_words}"
-        if self.foreign:
-            them = verb(len(self.foreign), "it has", "they have")
-            yield (
-                f"{_stay(len(self.foreign))}, since {them} been moved again after run "
-                f"{run.run_id}: {join_names(sorted(self.foreign))}"
-            )
-
-    @property
-    def _stuck_in_words(self) -> str:
-        return join_names([f"{name} ({why})" for name, why in sorted(self.stuck.items())])
+    def warnings(self) -> Iterator[str]:
+        """Yield what stays where it is, and why; without what the run has not moved on."""
+        stay = {name: why for name, why in self.left.items() if why != _WHERE_IT_WAS}
+        if stay:
+            them = verb(len(stay), "stays where it is", "stay where they are")
+            yield f"{pluralize(len(stay), 'partition')} {them}: {_in_words(stay)}"
 
 
-def _stay(partitions: int) -> str:
-    stay = verb(partitions, "stays where it is", "stay where they are")
-    return f"{pluralize(partitions, 'partition')} {stay}"
+def _in_words(left: Mapping[TopicPartition, str]) -> str:
+    return join_names([f"{name} {why}" for name, why in sorted(left.items())])
 
 
 def find_way_back(
     plan: RebalancePlan, submitted: Iterable[Submitted], snapshot: ClusterSnapshot
 ) -> WayBack:
-    """Return what a run has moved of its plan, by whether it is taken back, and what others have
-    moved of it; without topics that are gone.
+    """Return what is taken back of what a run has moved, and what is not; without topics that are
+    gone.
 
     Taken back is what stands exactly where the run has brought it, whoever moved it meanwhile.
     """
@@ -139,11 +119,11 @@ def find_way_back(
         present = at_rest.get(name)
         if present and present.replicas == move.replicas_before:
             if name in targets:
-                way_back.back.append(name)
+                way_back.left[name] = _WHERE_IT_WAS
         elif name not in targets or (present and present.replicas not in targets[name]):
-            way_back.foreign.append(name)
+            way_back.left[name] = "has been moved again since"
         elif why := _why_stuck(move, present, live):
-            way_back.stuck[name] = why
+            way_back.left[name] = f"cannot go back now ({why})"
         else:
             way_back.moves.append(move)
     return way_back

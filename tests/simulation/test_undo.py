@@ -113,7 +113,7 @@ def test_undo_leaves_and_names_what_somebody_has_moved_on_since(
     typed, back = undone(shell, path)
     assert back == {0: [1, 2]}
     shown = " ".join(typed.out.split())
-    assert "1 partition stays where it is, since it has been moved again after run" in shown
+    assert "1 partition stays where it is: orders-1 has been moved again since" in shown
     assert typed.code == 0
 
 
@@ -195,7 +195,7 @@ def test_undo_leaves_and_names_what_a_later_run_has_moved_on(shell: CommandLine)
     executed(shell, imported(shell, "b", {0: (3, 4)}))
     typed, back = undone(shell, first)
     assert (typed.code, back) == (0, {1: [1, 2]})
-    assert "since it has been moved again after run" in " ".join(typed.out.split())
+    assert "has been moved again since" in " ".join(typed.out.split())
 
 
 def test_a_run_can_be_undone_once_the_later_one_is(shell: CommandLine) -> None:
@@ -293,7 +293,7 @@ def test_what_somebody_moved_beside_a_later_run_that_was_cancelled_stays_and_the
     typed, back = undone(shell, path)
     assert (typed.code, back) == (0, {1: [1, 2]}), typed.err
     shown = " ".join(typed.out.split())
-    assert "since it has been moved again after run" in shown and "orders-0" in shown
+    assert "orders-0 has been moved again since" in shown
 
 
 def test_a_later_run_that_was_cancelled_between_two_steps_is_undone_first(
@@ -324,7 +324,7 @@ def test_undo_takes_back_what_can_go_back_when_one_of_the_old_brokers_is_lost(
     typed, back = undone(shell, path)
     assert (typed.code, back) == (0, {1: [4, 2]}), typed.err
     shown = " ".join(typed.out.split())
-    assert "since it cannot go back now: orders-0 (broker 1 is not live)" in shown
+    assert "orders-0 cannot go back now (broker 1 is not live)" in shown
     executed(shell, shell.folder / "back.json")
     kafka.restart_broker(1)
     kafka.advance(60)
@@ -339,7 +339,7 @@ def test_undo_takes_back_the_others_when_one_partition_has_no_leader(
     kafka.partitions[FIRST].leader = None
     typed, back = undone(shell, path)
     assert (typed.code, back) == (0, {1: [1, 2]}), typed.err
-    assert "orders-0 (no leader to copy from)" in " ".join(typed.out.split())
+    assert "orders-0 cannot go back now (no leader to copy from)" in " ".join(typed.out.split())
 
 
 # -- when old rows of the ledger are deleted
@@ -381,4 +381,4 @@ def test_undo_takes_back_the_others_when_somebody_is_moving_one_partition(
     typed, back = undone(shell, path)
     assert back == {0: [1, 2]}, typed.err
     shown = " ".join(typed.out.split())
-    assert "cannot go back now: orders-1 (being reassigned now: wait for its end)" in shown
+    assert "orders-1 cannot go back now (being reassigned now: wait for its end)" in shown

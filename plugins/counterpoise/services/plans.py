@@ -246,7 +246,7 @@ def undo_plan(
     undo = plan_of_assignment(snapshot, wanted, policy.balance, policy.provider)
     if undo.is_empty:
         raise way_back.nothing_left(run)
-    warnings = (*way_back.warnings(run), *undo.warnings)
+    warnings = (*way_back.warnings(), *undo.warnings)
     undo = replace(undo, undoes=undone_plan.fingerprint, warnings=warnings)
     check_kept_empty(installation, undo)
     return undo
