@@ -23,7 +23,6 @@ from counterpoise.orchestration.links import CLUSTER, PLAN, REPORT, RUN, with_li
 from counterpoise.orchestration.pools import pool_for
 from counterpoise.orchestration.stepping import (
     StepUntilDone,
-    begin_settling,
     execute_step,
     settle_step,
 )
@@ -105,7 +104,7 @@ def kafka_rebalance() -> None:
 
     opened = open_run()
     execute = StepUntilDone(task_id="execute", step=execute_step, **STEP_RETRIES)
-    settle = StepUntilDone(task_id="settle", step=settle_step, begin=begin_settling, **STEP_RETRIES)
+    settle = StepUntilDone(task_id="settle", step=settle_step, **STEP_RETRIES)
     settle.as_teardown(setups=opened)
     approve = LedgerApproval(task_id="approve", **QUESTION_RETRIES)
     verified, reported, judged = verify(), with_links(report(), RUN, PLAN), verdict()

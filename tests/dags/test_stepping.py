@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,7 +17,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.orchestration import stepping
-from counterpoise.orchestration.stepping import StepUntilDone, begin_settling, settle_step
+from counterpoise.orchestration.stepping import StepUntilDone
 from counterpoise.orchestration.waiting import WaitTrigger
 from counterpoise.services import execution, plans
 from tests.simulated_kafka.cluster import SimulatedCluster
@@ -134,30 +133,6 @@ def test_progress_is_logged_once_a_minute_and_when_what_is_waited_for_changes(
     assert len(set(lines)) == len(lines), "no line is written twice"
 
 
-@pytest.mark.parametrize(("event", "begins"), [(None, 1), (FIRED, 0)], ids=["started", "deferred"])
-def test_a_task_begins_once_for_each_try(
-    run: plans.PlannedRun, installation: Installation, event: str | None, begins: int
-) -> None:
-    begun: list[str] = []
-    operator = StepUntilDone(
-        task_id="settle",
-        step=lambda *_: None,
-        begin=lambda _installation, run: begun.append(run["run_id"]),
-    )
-    operator.execute({"ti": Task("manual__1", {})}, event)
-    assert begun == [run["run_id"]] * begins
-
-
-def test_the_task_settle_halts_no_execution_that_began_after_it(
-    run: plans.PlannedRun, installation: Installation
-) -> None:
-    begin_settling(installation, run)
-    for state in (RunState.SETTLING, RunState.HALTED, RunState.RUNNING):
-        change_state(installation.ledger, run["run_id"], state)
-    assert settle_step(installation, run, print) is None
-    assert installation.ledger.run(run["run_id"]).state is RunState.RUNNING
-
-
 def kwargs_after(operator: StepUntilDone, event: str | None, **kwargs: Any) -> dict[str, Any]:
     """Return with what the task is resumed once its step has asked to wait, or has failed."""
     with pytest.raises(TaskDeferred) as parked:
@@ -173,41 +148,6 @@ def ledger_fails(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch
     with monkeypatch.context() as patch:
         patch.setattr(stepping, "airflow_installation", unreachable)
         yield patch
-
-
-def test_a_settle_whose_first_step_fails_still_halts_the_run_of_a_second_execution(
-    run: plans.PlannedRun, installation: Installation, ledger_fails: pytest.MonkeyPatch
-) -> None:
-    """Its Dag run settled the first execution, too; nobody is at work on the second one."""
-    begin_settling(installation, run)
-    for state in (RunState.SETTLING, RunState.HALTED, RunState.RUNNING):
-        change_state(installation.ledger, run["run_id"], state)
-    operator = StepUntilDone(task_id="settle", step=settle_step, begin=begin_settling)
-    kwargs = kwargs_after(operator, None)
-    ledger_fails.undo()
-    with suppress(TaskDeferred):
-        operator.execute({"ti": Task("manual__1", {})}, FIRED, **kwargs)
-    assert installation.ledger.run(run["run_id"]).state is not RunState.RUNNING
-
-
-def test_a_task_says_only_when_it_has_to_that_it_has_not_begun(
-    run: plans.PlannedRun, installation: Installation, ledger_fails: pytest.MonkeyPatch
-) -> None:
-    begun: list[str] = []
-    operator = StepUntilDone(
-        task_id="settle",
-        step=lambda *_: 12.0,
-        begin=lambda _installation, run: begun.append(run["run_id"]),
-    )
-    without_begin = StepUntilDone(task_id="execute", step=lambda *_: 12.0)
-    assert "has_begun" not in kwargs_after(without_begin, None)
-    not_begun = kwargs_after(operator, None)
-    assert not_begun["has_begun"] is False
-    assert kwargs_after(operator, FIRED, **not_begun)["has_begun"] is False
-    ledger_fails.undo()
-    assert kwargs_after(operator, FIRED, **not_begun) == {"failed_looks": 0}
-    assert kwargs_after(operator, FIRED, failed_looks=0) == {"failed_looks": 0}
-    assert begun == [run["run_id"]]
 
 
 def test_a_warning_about_a_connection_is_logged_when_it_begins_and_when_it_ends(

@@ -11,7 +11,6 @@ from counterpoise.execution import Driver
 from counterpoise.model.kafka import FOLLOWER_RATE
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
-from counterpoise.services import execution
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker, own_configs
 
@@ -50,23 +49,6 @@ def test_a_late_copy_does_not_copy_at_the_rate_of_an_earlier_approval(run: Simul
     assert rate_at_destination(run) == "100000"
 
 
-@pytest.mark.parametrize("is_settling_again", [False, True], ids=["running", "settling"])
-def test_a_late_copy_that_settled_leaves_the_run_that_is_executed_again(
-    run: SimulatedRun, is_settling_again: bool
-) -> None:
-    late = run.driver()
-    run.until_moving(late)
-    assert late.settle_step() is not None
-    again = executed_again(run)
-    if is_settling_again:
-        assert again.settle_step() is not None
-    state = run.run.state
-    with pytest.raises(RunConflictError, match="was executed again"):
-        late.settle_step()
-    assert run.run.state is state
-    assert rate_at_destination(run) == "100000"
-
-
 def test_who_waited_to_start_a_run_does_not_start_it_at_the_rate_of_an_earlier_approval(
     run: SimulatedRun,
 ) -> None:
@@ -87,18 +69,3 @@ def test_two_copies_of_one_execution_go_on_together(run: SimulatedRun) -> None:
     run.cluster.advance(second.step() or 0)
     run.cluster.advance(first.step() or 0)
     assert run.go(second, max_steps=2_000) is RunState.DONE
-
-
-def test_a_task_that_settles_late_leaves_the_run_that_is_executed_again(
-    run: SimulatedRun,
-) -> None:
-    run.until_moving(run.driver())
-    execution.begin_settling(run, run.run_id)  # type: ignore[arg-type]
-    may_halt = execution.in_execution_of_dag_run(run, run.run_id)  # type: ignore[arg-type]
-    assert may_halt(run.run)
-    executed_again(run)
-    assert not may_halt(run.run)
-    assert run.driver().settle_step(may_halt=may_halt) is None
-    assert run.run.state is RunState.RUNNING
-    execution.begin_settling(run, run.run_id)  # type: ignore[arg-type]
-    assert may_halt(run.run), "the next try of the task, or another Dag run, begins with this one"

@@ -28,7 +28,7 @@ from counterpoise.cli.following import Display
 from counterpoise.cli.output_files import path_argument, write_text
 from counterpoise.cli.repeating import repeat
 from counterpoise.cli.unfinished import saying_what_is_left
-from counterpoise.errors import CounterpoiseError, RefusedError, RunConflictError
+from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.installation import Installation, open_address, open_installation
 from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
@@ -135,25 +135,14 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _settle_to_the_end(installation: Installation, run: Run, console: Console) -> None:
-    """Settle the execution that the run is in now. Raises RunConflictError where somebody executes
-    it again meanwhile.
-    """
-    may_halt = execution.in_present_execution(installation, run.run_id)
     with Display(console) as display:
 
         def step() -> float | None:
-            wait_seconds = execution.settle_step(
-                installation, run.run_id, display.log, may_halt=may_halt
-            )
+            wait_seconds = execution.settle_step(installation, run.run_id, display.log)
             display.show(runs.run_now(installation, run.run_id))
             return wait_seconds
 
         repeat(step, display.log)
-    if runs.status_of(installation, run.run_id).run.state is RunState.RUNNING:
-        raise RunConflictError(
-            f"run {run.run_id} has ended, and was executed again meanwhile: it goes on. Type "
-            "`counterpoise settle` again if it should end"
-        )
 
 
 def _add_stop(commands: Commands) -> None:

@@ -201,7 +201,6 @@ class Driver:
             is_running = run.state is RunState.RUNNING
             if run.state not in UNDER_WAY_STATES or (is_running and not may_halt(run)):
                 return None
-            self._check_execution()
             if is_running:
                 self._begin_to_settle(step)
             inputs, command = self._decide(settle_command, step)

@@ -141,14 +141,6 @@ class Journal:
         with self._transactions.reading() as connection:
             return tuple(Event(r.at, r.kind, r.text) for r in connection.execute(query))
 
-    def newest_event_id(self, kind: str) -> int:
-        """Return the id of the newest event of a kind; 0 where there is none."""
-        query = sa.select(sa.func.max(events.c.id)).where(
-            events.c.run_id == self.run_id, events.c.kind == kind
-        )
-        with self._transactions.reading() as connection:
-            return connection.scalar(query) or 0
-
     def execution(self) -> Execution:
         """Return which execution of the run is the newest: one that begins now, if it has ended."""
         granted, running = Decision.GRANTED, RunState.RUNNING

@@ -51,7 +51,6 @@ _REPEATING: Final = tuple(
 _MAX_WARNINGS_KEPT: Final = 20
 
 Step = Callable[[Any, "PlannedRun", Callable[[str], None]], float | None]
-Begin = Callable[[Any, "PlannedRun"], None]
 
 
 class StepUntilDone(BaseOperator):
@@ -65,17 +64,11 @@ class StepUntilDone(BaseOperator):
         self,
         *,
         step: Step,
-        begin: Begin | None = None,
         min_wait_seconds: float = MIN_WAIT_SECONDS,
         **arguments: Any,
     ) -> None:
-        """`begin(installation, run)` is called before the first step of each try: again until it
-        succeeds.
-        """
         super().__init__(**arguments)
         self.step = step
-        self.begin = begin
-        self._has_begun = False
         self.min_wait_seconds = min_wait_seconds
 
     def execute(
@@ -83,16 +76,13 @@ class StepUntilDone(BaseOperator):
         context: Any,
         event: Any = None,
         failed_looks: int = 0,
-        has_begun: bool = True,
         warned_of: Collection[str] = (),
     ) -> None:
         """Do a step, and further ones as long as each asks for a short wait only.
 
         `event` is the time at which the trigger fired; `failed_looks` counts the failed steps in a
-        row before this one. `has_begun` is False where the try has been deferred before `begin`
-        succeeded. `warned_of` are the warnings of the steps before.
+        row before this one. `warned_of` are the warnings of the steps before.
         """
-        self._has_begun = event is not None and has_begun
         wait_seconds: float | None
         failed_steps = failed_looks
         with only_new_warnings(warned_of) as now_warned_of:
@@ -116,8 +106,6 @@ class StepUntilDone(BaseOperator):
         kwargs: dict[str, Any] = {"failed_looks": failed_steps}
         if now_warned_of:
             kwargs["warned_of"] = now_warned_of
-        if self.begin and not self._has_begun:
-            kwargs["has_begun"] = False
         pause_seconds = max(wait_seconds, self.min_wait_seconds)
         self.defer(trigger=WaitTrigger(seconds=pause_seconds), method_name="execute", kwargs=kwargs)
 
@@ -126,9 +114,6 @@ class StepUntilDone(BaseOperator):
 
         with airflow_installation() as installation:
             run = planned_run(installation, ti)
-            if self.begin and not self._has_begun:
-                self.begin(installation, run)
-                self._has_begun = True
             wait_seconds = self.step(installation, run, _LOGGER.info)
             for _ in range(MAX_SHORT_WAITS):
                 if wait_seconds is None or wait_seconds > SHORT_WAIT_SECONDS:
@@ -174,16 +159,8 @@ def execute_step(installation: Any, run: "PlannedRun", log: Callable[[str], None
     return execution.execute_step(installation, run["run_id"], run["fingerprint"], log)
 
 
-def begin_settling(installation: Any, run: "PlannedRun") -> None:
-    """Begin the task `settle`."""
-    from counterpoise.services import execution
-
-    execution.begin_settling(installation, run["run_id"])
-
-
 def settle_step(installation: Any, run: "PlannedRun", log: Callable[[str], None]) -> float | None:
-    """Do one step of the task `settle`: a run that somebody executes again meanwhile goes on."""
+    """Do one step of the task `settle`."""
     from counterpoise.services import execution
 
-    may_halt = execution.in_execution_of_dag_run(installation, run["run_id"])
-    return execution.settle_step(installation, run["run_id"], log, may_halt=may_halt)
+    return execution.settle_step(installation, run["run_id"], log)

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 Log = Callable[[str], None]
 
 _CLEARED: Final = "cleared"  # an event of the run
-_SETTLES: Final = "settles"  # another one
 
 
 def open_run(
@@ -169,34 +168,6 @@ def execute_step(
         wait_seconds = driver.step()
     _log_progress(installation, run_id, log, before, is_last=wait_seconds is None)
     return wait_seconds
-
-
-def in_present_execution(installation: Installation, run_id: str) -> Callable[[Run], bool]:
-    """Return what says whether a run is still in the execution that it is in now: one that somebody
-    executes again later is not halted by whoever settles this one.
-    """
-    journal = installation.ledger.journal(run_id)
-    present = journal.execution()
-    return lambda _: not journal.execution().began_after(present)
-
-
-def begin_settling(installation: Installation, run_id: str) -> None:
-    """Record that the Dag run of a run settles it from now on."""
-    if installation.ledger.run(run_id).state in UNDER_WAY_STATES:
-        installation.ledger.journal(run_id).event(_SETTLES, "its Dag run ends it")
-
-
-def in_execution_of_dag_run(installation: Installation, run_id: str) -> Callable[[Run], bool]:
-    """Return what says whether a run was not executed again since its Dag run began to settle it,
-    or this is not recorded.
-    """
-    journal = installation.ledger.journal(run_id)
-
-    def is_of_dag_run(_: Run) -> bool:
-        began = journal.newest_event_id(_SETTLES)
-        return not began or began > journal.execution().start_id
-
-    return is_of_dag_run
 
 
 def settle_step(
