@@ -39,8 +39,8 @@ def form() -> Any:
 
 
 def test_the_form_has_the_few_fields_that_people_use(form: Any) -> None:
-    of_request = ["goal", "broker_ids", "topics", "replication_factor", "max_bytes"]
-    assert list(form) == ["cluster", *of_request, "reason", "undo_of"]
+    of_request = ["goal", "broker_ids", "topics", "replication_factor", "below_percent"]
+    assert list(form) == ["cluster", *of_request, "max_bytes", "reason", "undo_of"]
     assert form.get_param("goal").schema["enum"] == list(PLANNED_GOALS)
     assert set(form.get_param("goal").schema["values_display"]) == set(PLANNED_GOALS)
 

@@ -169,7 +169,7 @@ def test_a_new_broker_of_another_set_or_that_takes_nothing_is_refused() -> None:
     ("goal", "brokers", "why"),
     [
         ("replace-brokers", "3", "each broker with its new one, like --brokers 3=9,4=10"),
-        ("remove-brokers", "3=9", "goal replace-brokers alone takes each broker with its new one"),
+        ("remove-brokers", "3=9", "--brokers 3=9,4=10 is for goal replace-brokers"),
         ("replace-brokers", "3=9,4", "write each broker with its new one, like 3=9,4=10"),
         ("replace-brokers", "3=x", "write broker ids like 7,8"),
     ],

@@ -157,6 +157,7 @@ BREAKERS = {
     "replaced_in_place": plan_of(
         GOOD, goal=Goal.REPLACE_BROKERS, brokers=(1,), new_broker_ids=(5,)
     ),
+    "relieved_below": plan_of(GOOD, goal=Goal.RELIEF, brokers=(), below_percent=80),
     "only_dead_replicas_move": plan_of(GOOD, goal=Goal.REPAIR, brokers=()),
     "leaders_move_no_bytes": plan_of(GOOD, goal=Goal.DEMOTE_BROKERS, brokers=(1,)),
     "demoted_brokers_lead_nothing": plan_of(OTHER, goal=Goal.DEMOTE_BROKERS, brokers=(3,)),
@@ -284,6 +285,31 @@ def test_replaced_brokers_give_their_place_and_keep_nothing() -> None:
     assert broken_of(snapshot, Goal.REPLACE_BROKERS, first, second, **pair) == {"replaced_in_place"}
     some = Scope(topics=("orders",))
     assert broken_of(snapshot, Goal.REPLACE_BROKERS, first, second, scope=some, **pair) == set()
+
+
+def test_relief_takes_from_disks_above_the_mark_and_leaves_all_below() -> None:
+    snapshot = cluster(
+        "orders-0: 1 2 size=30\norders-1: 1 2 size=10\norders-2: 2 1 size=30",
+        racks="1 2 3",
+        disks="1=820/1000 2=400/1000 3=780/1000",
+    )
+
+    def broken_by(*moves: Move, **more: Any) -> set[str]:
+        return broken_of(snapshot, Goal.RELIEF, *moves, brokers=(), below_percent=80, **more)
+
+    small = move("orders-1", "1 2", "3 2", size=10)
+    assert broken_by(small) == {"relieved_below"}  # 810 bytes are left, and 790 come
+    assert broken_by(small, deferred=Deferred(partitions=1)) == set()
+    assert broken_by(move("orders-0", "1 2", "3 2", size=30)) == {"relieved_below"}
+    elsewhere = cluster(
+        "orders-0: 1 2 size=30", racks="1 2 3", disks="1=820/1000 2=400/1000 3=700/1000"
+    )
+    good = move("orders-0", "1 2", "3 2", size=30)
+    assert broken_of(elsewhere, Goal.RELIEF, good, brokers=(), below_percent=80) == set()
+    other = move("orders-0", "1 2", "1 3", size=30)
+    assert broken_of(elsewhere, Goal.RELIEF, other, brokers=(), below_percent=80) == {
+        "relieved_below"
+    }
 
 
 def test_repair_replaces_dead_replicas_alone() -> None:

@@ -77,6 +77,7 @@ _OPTIONS = (
         "N",
         "how many replicas each partition shall have, for the goal of that name",
     ),
+    ("below_percent", "80%", "how full disks may be, for the goal relief"),
     (
         "max_bytes",
         "500GB",

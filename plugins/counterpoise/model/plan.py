@@ -78,6 +78,7 @@ class MoveReason(StrEnum):
     LEADERS = "leaders"  # leaders per broker, or per topic
     DRAIN = "drain"  # its broker is to be emptied
     REPAIR = "repair"  # its broker is dead
+    RELIEF = "relief"  # its disk is too full
     REPLACE = "replace"  # its broker gives its place to another one
     DEMOTE = "demote"  # its broker is to lead nothing
     REPLICATION_FACTOR = "replication-factor"
@@ -364,6 +365,7 @@ class RebalancePlan:
     # ledger.
     settings_before: tuple[SettingBefore, ...] = ()
     new_broker_ids: tuple[int, ...] = ()  # of replace-brokers: one for each of `broker_ids`
+    below_percent: int | None = None  # of relief: how full disks may be
     undoes: str = ""  # the fingerprint of the plan that this one takes back
 
     @property
@@ -536,6 +538,7 @@ class RebalancePlan:
             "undoes": self.undoes,
             "settings_before": [list(setting) for setting in self.settings_before],
             "moves": [_move_content(move) for move in self.moves],
+            **({"below_percent": self.below_percent} if self.below_percent else {}),
             **({"new_broker_ids": list(self.new_broker_ids)} if self.new_broker_ids else {}),
         }
 

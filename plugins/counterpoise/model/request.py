@@ -29,6 +29,7 @@ class Goal(StrEnum):
     REPLICATION_FACTOR = "replication-factor"
     REPAIR = "repair"
     REPLACE_BROKERS = "replace-brokers"
+    RELIEF = "relief"
     IMPORTED = "imported"
 
 
@@ -86,6 +87,11 @@ KINDS: Final[Mapping[Goal, GoalKind]] = {
         empties=True,
         restores=True,
     ),
+    Goal.RELIEF: GoalKind(
+        "disks that are fuller than a mark get below it; nothing else moves",
+        copies=True,
+        elects=True,
+    ),
     Goal.IMPORTED: GoalKind("the targets of a reassignment JSON are reached", copies=True),
 }
 PLANNED_GOALS: Final = tuple(goal for goal in Goal if goal is not Goal.IMPORTED)
@@ -97,6 +103,12 @@ def goals_that(has: Callable[[GoalKind], object]) -> tuple[Goal, ...]:
 
 
 GOALS_WITH_BROKERS: Final = frozenset(goals_that(lambda kind: kind.brokers))
+# Fields of a request that one goal needs and no other takes.
+FIELDS_OF_GOALS: Final[Mapping[str, Goal]] = {
+    "replication_factor": Goal.REPLICATION_FACTOR,
+    "new_broker_ids": Goal.REPLACE_BROKERS,
+    "below_percent": Goal.RELIEF,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +153,7 @@ class PlanRequest:
     budget: Budget = field(default_factory=Budget)
     replication_factor: int | None = None  # of the goal of that name
     new_broker_ids: tuple[int, ...] = ()  # of replace-brokers: one for each of `broker_ids`
+    below_percent: int | None = None  # of relief: how full disks may be, in percent of their size
 
 
 # -- What somebody requests, from the command line, a Dag's form or an asset event
@@ -168,6 +181,7 @@ COMMAND_LINE_OPTIONS: Final[Mapping[str, str]] = {
     "only_broker_ids": "--only-brokers",
     "excluded_broker_ids": "--exclude-brokers",
     "replication_factor": "--replication-factor",
+    "below_percent": "--below",
     "max_bytes": "--max-bytes",
     "bytes_tolerance_percent": "--bytes-tolerance",
     "broker_sets": "--broker-sets",
@@ -187,6 +201,7 @@ FORM_TITLES: Final[Mapping[str, str]] = {
     "topics": "Only these topics",
     "excluded_topics": "Not these topics",
     "replication_factor": "Replication factor",
+    "below_percent": "Disks below",
     "max_bytes": "At most so many bytes",
 }
 _TITLES: Final = {
@@ -238,6 +253,7 @@ class RebalanceRequest:
     bytes_tolerance_percent: int | None = None
     constraints: Constraints = field(default_factory=Constraints)  # beside those of the policy
     new_broker_ids: tuple[int, ...] = ()
+    below_percent: int | None = None
 
     def request(self, policy: BalancePolicy) -> PlanRequest:
         """Return the request under a policy; what is requested replaces what the policy says."""
@@ -249,6 +265,7 @@ class RebalanceRequest:
             goal=self.goal,
             broker_ids=self.broker_ids,
             new_broker_ids=self.new_broker_ids,
+            below_percent=self.below_percent,
             policy=replace(
                 policy, **{name: value for name, value in chosen.items() if value is not None}
             ),
@@ -307,6 +324,7 @@ def read_rebalance_request(
         goal=read["goal"],
         broker_ids=broker_ids,
         new_broker_ids=new_broker_ids,
+        below_percent=read.get("below_percent"),
         scope=Scope(
             topics=read.get("topics") or (),
             excluded_topics=read.get("excluded_topics") or (),
@@ -378,6 +396,11 @@ def _whole(lowest: int, highest: int) -> Callable[[object, str], int]:
     return read
 
 
+def _percent(value: object, where: str) -> int:
+    text = value.strip().removesuffix("%") if isinstance(value, str) else value
+    return _whole(PERCENT.lowest, PERCENT.highest)(text, where)
+
+
 def _bytes(value: object, where: str) -> int:
     return parse_bytes(str(value), where=where)
 
@@ -413,8 +436,9 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "only_broker_ids": read_broker_ids,
     "excluded_broker_ids": read_broker_ids,
     "replication_factor": _whole(1, MAX_REPLICATION_FACTOR),
+    "below_percent": _percent,
     "max_bytes": _bytes,
-    "bytes_tolerance_percent": _whole(PERCENT.lowest, PERCENT.highest),
+    "bytes_tolerance_percent": _percent,
     "broker_sets": _broker_sets,
     "max_replicas_per_broker": _whole(1, MAX_REPLICAS_PER_BROKER),
     "no_new_replicas_on": read_broker_ids,

@@ -21,6 +21,7 @@ from typing import Any, Final
 from airflow.sdk import Param
 
 from counterpoise.errors import CounterpoiseError
+from counterpoise.model.policy import PERCENT
 from counterpoise.model.request import (
     CLUSTER_FIELD,
     CLUSTER_TITLE,
@@ -80,6 +81,14 @@ def rebalance_form() -> dict[str, Any]:
             maximum=MAX_REPLICATION_FACTOR,
             title=FORM_TITLES["replication_factor"],
             description="for the goal of that name: how many replicas each partition shall have",
+        ),
+        "below_percent": Param(
+            None,
+            type=["null", "integer"],
+            minimum=PERCENT.lowest,
+            maximum=PERCENT.highest,
+            title=FORM_TITLES["below_percent"],
+            description="for the goal relief: how full disks may be, in percent",
         ),
         "max_bytes": Param(
             None,

@@ -137,6 +137,13 @@ class ClusterArrays:
         return self.may_reorder & ~self.is_left_to_repair
 
     @property
+    def may_elect(self) -> Flags:
+        """Return partitions that their first replica leads or, within the scope, may come to."""
+        may_lead = np.append(self.is_in_scope, False)
+        first, leaders = self.replicas[:, 0], self.leaders_now
+        return np.asarray((first == leaders) | (may_lead[first] & may_lead[leaders]))
+
+    @property
     def may_drain(self) -> Flags:
         """Return partitions whose replicas may leave a broker that is to be emptied."""
         return ~(self.is_moving | self.is_excluded | self.is_left_to_repair)

@@ -280,7 +280,7 @@ def _full_disks(result: PlanningResult) -> str:
     is_lacking = has_few_replicas | has_few_bytes | is_resized
     is_full = after.room < int(result.cluster.size_bytes.max(initial=0))
     full = np.flatnonzero(result.roles.destinations & is_lacking & is_full)
-    if not len(full):
+    if result.goal.keeps_order or not len(full):
         return ""
     percent = result.request.policy.disk_limit_percent
     return (

@@ -69,6 +69,7 @@ def explain(result: PlanningResult) -> RebalancePlan:
         goal=request.goal,
         broker_ids=tuple(sorted(request.broker_ids)),
         new_broker_ids=request.new_broker_ids,
+        below_percent=request.below_percent,
         policy_digest=request.policy.digest,
         moves=moves,
         reason="" if moves else _reason_for_empty_plan(result),

@@ -115,6 +115,9 @@ def _place_parts(result: PlanningResult, placement: Placement) -> dict[int, int]
     and a broker would hold more replicas than it may, nothing is counted on: replicas leave first,
     and the sets are planned again from there for as long as that changes anything.
     """
+    if result.goal.is_placed_whole:
+        result.goal.place_whole(result, placement)
+        return {}
     if not result.has_sets:
         return _place(result.goal, placement, result.roles, result.request)
     traffic_gains = _place_each(result, placement, result.parts)

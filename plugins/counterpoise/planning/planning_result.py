@@ -84,6 +84,7 @@ class PlanningGoal:
     copies_for_traffic: ClassVar[bool] = False  # also what nothing else asks for
     moves_replicas: ClassVar[bool] = True
     keeps_order: ClassVar[bool] = False  # replica lists stay as placed: no leader is chosen
+    is_placed_whole: ClassVar[bool] = False  # not by broker set: `place_whole` keeps to the sets
     shares_scope: ClassVar[bool] = False  # even are the topics of the request, not the cluster
     copy_reason: ClassVar[MoveReason | None] = None  # of every copy; None where it is evenness
 
@@ -152,6 +153,9 @@ class PlanningGoal:
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         """Move replicas until the goal is reached, as far as it can be."""
 
+    def place_whole(self, result: "PlanningResult", placement: Placement) -> None:
+        """Move replicas of all broker sets, for a goal that needs the snapshot for it."""
+
     def refuse_unplaced(self, result: "PlanningResult") -> None:
         """Raise RefusedError when too little could be moved to be worth anything."""
 
@@ -167,7 +171,11 @@ class PlanningGoal:
         """Return the least that any plan copies, and how even leaders can be at best."""
         copies = self.copies(result)
         copied_bytes = int((copies * result.cluster.size_bytes).sum())
-        return LowerBound(int(copies.sum()), copied_bytes, min_leader_range(result))
+        if not self.keeps_order:
+            return LowerBound(int(copies.sum()), copied_bytes, min_leader_range(result))
+        leaders = result.leader_counts[result.roles.leading]
+        leader_range = int(np.ptp(leaders)) if len(leaders) else 0
+        return LowerBound(int(copies.sum()), copied_bytes, leader_range)
 
     def bounds(self, result: "PlanningResult") -> tuple[LowerBound, LowerBound | None]:
         """Return the bound for what the plan reaches, and that of the whole goal if it is more."""

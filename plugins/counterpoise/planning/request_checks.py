@@ -18,11 +18,17 @@ import numpy as np
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.constraints import matching, names_of_sets
-from counterpoise.model.request import GOALS_WITH_BROKERS, KINDS, Goal, PlanRequest
+from counterpoise.model.request import FIELDS_OF_GOALS, GOALS_WITH_BROKERS, KINDS, Goal, PlanRequest
 from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import all_topics
 from counterpoise.planning.planning_result import BrokerSetPart, PlanningGoal, PlanningResult
 
+# What fields of one goal are, and an example.
+_FIELDS_IN_WORDS: Final = {
+    "replication_factor": ("the number of replicas of a partition", "--replication-factor 3"),
+    "new_broker_ids": ("each broker with its new one", "--brokers 3=9,4=10"),
+    "below_percent": ("how full disks may be", "--below 80%"),
+}
 _EMPTYING: Final = (Goal.REMOVE_BROKERS, Goal.REPAIR)  # these say themselves what fits nowhere
 
 
@@ -72,10 +78,6 @@ def _check_brokers_given(goal: PlanningGoal, request: PlanRequest) -> None:
     if which_brokers and not request.broker_ids:
         raise InputError(
             f"goal {request.goal} needs the brokers {which_brokers}; name them, like --brokers 7,8"
-        )
-    if (request.goal is Goal.REPLACE_BROKERS) != bool(request.new_broker_ids):
-        raise InputError(
-            "goal replace-brokers alone takes each broker with its new one, like --brokers 3=9,4=10"
         )
     if request.goal not in GOALS_WITH_BROKERS | {Goal.REPAIR} and request.broker_ids:
         was = verb(len(request.broker_ids), "was", "were")
@@ -208,12 +210,13 @@ def _check_numbers(request: PlanRequest) -> None:
             f"--max-bytes {max_bytes}: a plan that may copy nothing is no plan; give 1 or more, "
             "or leave it out"
         )
-    factor = request.replication_factor
-    if factor is not None and request.goal is not Goal.REPLICATION_FACTOR:
-        raise InputError(
-            f"--replication-factor {factor} is for goal replication-factor, not for "
-            f"{request.goal}; leave it out"
-        )
+    for field, goal in FIELDS_OF_GOALS.items():
+        is_given, is_needed = getattr(request, field) not in (None, ()), request.goal is goal
+        what, example = _FIELDS_IN_WORDS[field]
+        if is_needed and not is_given:
+            raise InputError(f"goal {goal} needs {what}, like {example}")
+        if is_given and not is_needed:
+            raise InputError(f"{example} is for goal {goal}, not for {request.goal}; leave it out")
 
 
 # -- constraints that no plan could satisfy

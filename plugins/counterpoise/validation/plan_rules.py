@@ -362,6 +362,35 @@ def replaced_in_place(checked: CheckedPlan) -> Iterator[Complaint]:
             yield Complaint(str(name), f"{name} keeps a broker that is replaced")
 
 
+def relieved_below(checked: CheckedPlan) -> Iterator[Complaint]:
+    """Require that replicas leave only brokers with a disk above the mark, in place, and that each
+    disk whose replicas or figures tell so ends below it: those that give, and those that receive.
+    """
+    plan, mark = checked.plan, checked.plan.below_percent
+    if plan.goal is not Goal.RELIEF or mark is None:
+        return
+    above = {disk.broker_id for disk in checked.disks if disk.is_at_least(mark, disk.used_bytes)}
+    given: Counter[int] = Counter()
+    for move, row in checked.known_moves:
+        pairs = zip(move.replicas_before, move.replicas_after, strict=False)
+        changed = [(before, after) for before, after in pairs if before != after]
+        given.update({before: row.size_bytes or 0 for before, _ in changed})
+        if len(changed) != 1 or changed[0][0] not in above:
+            yield about(move, f"is to give one replica of a disk above {mark} % another place")
+    for disk in checked.disks:
+        broker_id = disk.broker_id
+        gives, receives = given[broker_id], checked.arriving[broker_id]
+        used = disk.used_bytes + receives
+        if broker_id in above and not plan.deferred.partitions and not disk.is_one_of_several:
+            used -= gives
+        elif not receives:
+            continue
+        is_concerned = broker_id in checked.live and plan.scope.may_touch_broker(broker_id)
+        if is_concerned and disk.is_at_least(mark, used):
+            message = f"a disk of broker {broker_id} would not be below {mark} %"
+            yield Complaint(f"broker {broker_id}", message)
+
+
 def only_dead_replicas_move(checked: CheckedPlan) -> Iterator[Complaint]:
     if checked.plan.goal is not Goal.REPAIR:
         return
@@ -715,6 +744,7 @@ RULES: Final[tuple[Rule, ...]] = (
     removed_brokers_end_empty,
     only_drained_replicas_move,
     replaced_in_place,
+    relieved_below,
     only_dead_replicas_move,
     leaders_move_no_bytes,
     demoted_brokers_lead_nothing,

@@ -51,6 +51,19 @@ class PartitionRow:
     is_moving: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A log dir as its broker tells of it."""
+
+    broker_id: int
+    total_bytes: int
+    used_bytes: int
+    is_one_of_several: bool  # which replicas are in it is not told by the plan
+
+    def is_at_least(self, percent: int, used_bytes: int) -> bool:
+        return used_bytes * 100 >= percent * self.total_bytes
+
+
 @dataclass(frozen=True)
 class CheckedPlan:
     """A plan with everything that rules compare it with.
@@ -175,6 +188,23 @@ class CheckedPlan:
             if room is not None:
                 rooms.setdefault(row["broker_id"], room)
         return {broker_id: room - self.arriving[broker_id] for broker_id, room in rooms.items()}
+
+    @cached_property
+    def disks(self) -> tuple[Disk, ...]:
+        """Return the log dirs whose size is known; brokers that tell of none count as one."""
+        rows = [row for row in self.snapshot.log_dirs.to_pylist() if row["error"] is None]
+        several = Counter(row["broker_id"] for row in rows)
+        told = [(row["broker_id"], row["total_bytes"], row["usable_bytes"]) for row in rows]
+        told += [
+            (row["broker_id"], row["disk_total_bytes"], row["disk_usable_bytes"])
+            for row in self.snapshot.brokers.to_pylist()
+            if row["broker_id"] not in several
+        ]
+        return tuple(
+            Disk(broker_id, total, total - usable, is_one_of_several=several[broker_id] > 1)
+            for broker_id, total, usable in told
+            if total and usable is not None
+        )
 
     def _room(self, total_bytes: int | None, usable_bytes: int | None) -> int | None:
         if total_bytes is None or usable_bytes is None:

@@ -55,6 +55,7 @@ MOVE_REASON_TEXTS: Final[Mapping[MoveReason, str]] = {
     MoveReason.TRAFFIC: "evens traffic",
     MoveReason.LEADERS: "evens leaders",
     MoveReason.DRAIN: "empties a broker",
+    MoveReason.RELIEF: "relieves a disk",
     MoveReason.REPLACE: "replaces a broker",
     MoveReason.REPAIR: "replaces a dead replica",
     MoveReason.DEMOTE: "takes leadership away",
@@ -212,6 +213,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     scope: Scope
     budget: Budget
     replication_factor: int | None
+    below_percent: int | None
     reason: str  # why nothing moves
     moves: int
     moves_by_why: dict[MoveReason, MoveCounts]  # most bytes first
@@ -324,6 +326,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
             "only brokers": join_ids(scope.broker_ids),
             "not brokers": join_ids(scope.excluded_broker_ids),
             "replicas per partition:": self.replication_factor,
+            "disks below": self.below_percent and f"{self.below_percent} %",
             "copying at most": max_bytes and format_bytes(max_bytes),
         }
         return "; ".join(f"{what} {value}" for what, value in words.items() if value)

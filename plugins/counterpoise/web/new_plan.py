@@ -43,6 +43,7 @@ _FIELDS: Final = (
     "topics",
     "excluded_topics",
     "replication_factor",
+    "below_percent",
     "max_bytes",
 )
 _LISTS: Final = ("topics", "excluded_topics")  # one a line, or with commas
@@ -122,9 +123,10 @@ def _given(typed: dict[str, str]) -> dict[str, Any]:
         if not text:
             continue
         given[field] = _parts(text) if field in _LISTS else text
-    factor = given.get("replication_factor", "")
-    if factor.isascii() and factor.isdigit():
-        given["replication_factor"] = int(factor)  # as the Dag's form has it
+    for field in ("replication_factor", "below_percent"):  # as the Dag's form has them
+        number = given.get(field, "").removesuffix("%")
+        if number.isascii() and number.isdigit():
+            given[field] = int(number)
     return given
 
 

@@ -12,14 +12,13 @@ and are named.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from counterpoise.errors import InputError
 from counterpoise.model.columns import Flags, Ints
-from counterpoise.model.plan import LowerBound, MoveReason
+from counterpoise.model.plan import MoveReason
 from counterpoise.model.racks import pairs_in_racks
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import name_brokers, pluralize, verb
@@ -64,11 +63,7 @@ class ReplaceBrokers(DrainingGoal):
         return roles
 
     def may_drain(self, cluster: ClusterArrays) -> Flags:
-        """Return the partitions whose leader, now and then, is in scope or stays the same."""
-        first, leaders = cluster.replicas[:, 0], cluster.leaders_now
-        may_lead = np.append(cluster.is_in_scope, False)
-        may_elect = may_lead[first] & may_lead[leaders]
-        return np.asarray(cluster.may_change & (may_elect | (first == leaders)))
+        return np.asarray(cluster.may_change & cluster.may_elect)
 
     def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
         return np.zeros(cluster.partition_count, dtype=np.bool_)
@@ -79,12 +74,6 @@ class ReplaceBrokers(DrainingGoal):
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         _replace(placement, request, self.may_drain(placement.cluster))
-
-    def lower_bound(self, result: PlanningResult) -> LowerBound:
-        """Return what the old brokers hold; who leads in the end is given by the lists."""
-        leaders = result.leader_counts[result.roles.leading]
-        leader_range = int(np.ptp(leaders)) if len(leaders) else 0
-        return replace(super().lower_bound(result), leaders_max_minus_min=leader_range)
 
     def copies(self, result: PlanningResult) -> Ints:
         leaving = result.before.count_on(result.roles.leaving)

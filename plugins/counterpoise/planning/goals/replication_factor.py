@@ -37,12 +37,7 @@ class ReplicationFactor(PlanningGoal):
     copy_reason: ClassVar[MoveReason | None] = MoveReason.REPLICATION_FACTOR
 
     def check(self, request: PlanRequest) -> None:
-        factor = request.replication_factor
-        if factor is None:
-            raise InputError(
-                "goal replication-factor needs the number of replicas that each partition is to "
-                "have; give it, like --replication-factor 3"
-            )
+        factor = request.replication_factor or 0
         if factor < 1:
             raise InputError(f"--replication-factor {factor}: a partition needs 1 replica or more")
         if not request.scope.topics:
