@@ -1,6 +1,6 @@
 """After a run: is the cluster as planned, and may the brokers that were emptied be stopped?
 
-    compared = compare(plan, snapshot, touched)
+    compared = compare(plan, snapshot, keys, left)
     compared.problems      # an empty tuple means: verified
     verdict = judge_removal(plan.broker_ids, replicas, voter_ids)
     verdict.is_safe
@@ -8,13 +8,14 @@
 Judged from fresh snapshots and the run's record; nothing here reads the cluster.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.run import TouchedKey
+from counterpoise.model.run import OwnedKey
 from counterpoise.model.words import pluralize
 
 
@@ -32,11 +33,15 @@ class Comparison:
 
 
 def compare(
-    plan: RebalancePlan, snapshot: ClusterSnapshot, touched: Sequence[TouchedKey] = ()
+    plan: RebalancePlan,
+    snapshot: ClusterSnapshot,
+    keys: Iterable[OwnedKey] = (),
+    left: Mapping[str, str] = MappingProxyType({}),
 ) -> Comparison:
     """Compare a snapshot with a plan.
 
-    `touched` adds the config keys of a run that has ended: each must be as it was before.
+    `keys` adds the config keys of a run that has ended: each must be as it was before; `left` are
+    the values of somebody else that stay there.
     """
     problems: list[str] = []
     found = 0
@@ -45,13 +50,15 @@ def compare(
         if problem := _find_problem(placement):
             problems.append(problem)
     as_planned = found - len(problems)
-    for key in touched:
-        if key.restored_at is None or key.after_value != key.before_value:
-            name = f"{key.resource.type} {key.resource.name}: {key.key}"
-            problems.append(
-                f"{name} is {key.after_value!r}, before the run it was {key.before_value!r} "
-                f"({key.outcome})"
-            )
+    for key in keys:
+        before = "not set" if key.before is None else repr(key.before)
+        if key.name in left:
+            now = f"is {left[key.name]} (changed by somebody else; left as it is)"
+        elif key.done_at is None:
+            now = "is not restored"
+        else:
+            continue
+        problems.append(f"{key.name} {now}, before the run it was {before}")
     return Comparison(as_planned, tuple(problems), tuple(_topics_gone(plan, snapshot)))
 
 

@@ -200,8 +200,8 @@ def _two_watches(stage: Stage) -> list[Actor]:
 
 
 def _begin_with_pending_restores(stage: Stage) -> ClusterSnapshot:
-    """An earlier run was cancelled, and the first answer to its restore was lost; broker 5 is dead,
-    so that it stays unknown.
+    """An earlier run was cancelled, and the first answer about its throttle was lost; broker 5 is
+    dead.
     """
     stage.history = History.of(stage.cluster, {}, RATE)
     installation = stage.installation()
@@ -209,17 +209,14 @@ def _begin_with_pending_restores(stage: Stage) -> ClusterSnapshot:
     first_move = two_moves(snapshot).moves[:1]
     earlier = approved(installation, stage, plan_by_hand(snapshot, Goal.REBALANCE, *first_move))
     execution.open_run(installation, earlier.run_id, earlier.fingerprint)
-    part, has_lost = "step", False
+    part = "step"
+    stage.cluster.lose_response_of_next("alter_configs")
     while part != OVER:
         is_moving = bool(stage.cluster.list_reassignments())
         if is_moving and part == "step":
             requests.cancel(installation, earlier.run_id, by=BOB, why="enough")
-        if not is_moving and part == "settle" and not has_lost:
-            stage.cluster.lose_response_of_next("alter_configs")
-            has_lost = True
         part, _ = earlier.act(part, stage.installation(), stage)
         stage.advance(0.1)
-    stage.cluster._lost_responses.clear()
     return snapshot
 
 

@@ -2,27 +2,21 @@
 bounds of `make test`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from counterpoise.execution import Driver, observation, restore_pending
+from counterpoise.execution import Driver, command_executor, observation
 from counterpoise.execution.command_executor import CommandExecutor
 from counterpoise.execution.commands import Throttle
 from counterpoise.execution.observation import MoveState, Observation
-from counterpoise.execution.throttling.restore import keys_touched_by
-from counterpoise.installation import Installation
+from counterpoise.execution.throttling import pending_restores
+from counterpoise.execution.throttling.restore import keys_to_own
 from counterpoise.ledger import run_states
 from counterpoise.model.kafka import Reassignment
 from counterpoise.model.plan import Move
-from counterpoise.model.run import (
-    ENDED_STATES,
-    TRANSITIONS,
-    UNDER_WAY_STATES,
-    Run,
-    RunState,
-)
-from counterpoise.services import execution
+from counterpoise.model.run import TRANSITIONS, UNDER_WAY_STATES, OwnedKey, Run, RunState
 from tests.exploration.explorer import explore
 from tests.exploration.paths import Budget, Scenario
 from tests.exploration.scenarios import (
@@ -43,17 +37,19 @@ def _finds(scenario: Scenario, budget: Budget, promise: str) -> None:
     assert any(promise in complaint for complaint, _ in found.broken.values()), found.tests()
 
 
-def test_finds_a_resume_that_restores_what_older_runs_left_while_its_own_moves_are_in_flight(
+def test_finds_a_watch_that_restores_beside_a_run_what_its_moves_in_flight_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def restore_at_once(installation: Installation, opened: Run) -> None:
-        ledger, cluster = installation.ledger, opened.cluster
-        with ledger.step(cluster) as step, installation.operator(cluster) as admin:
-            for run in ledger.runs(cluster=cluster):
-                if run.state in ENDED_STATES:
-                    restore_pending(admin, ledger.journal(run.run_id), step.of_run(run.run_id))
+    """And a run that does not take over what an ended one may have set there."""
 
-    monkeypatch.setattr(execution, "_restore_pending", restore_at_once)
+    def of_this_run_alone(
+        changes: Any, configs: Any, owned_keys: Sequence[OwnedKey], run_id: str
+    ) -> list[OwnedKey]:
+        own = [key for key in owned_keys if key.run_id == run_id]
+        return keys_to_own(changes, configs, own, run_id)
+
+    monkeypatch.setattr(command_executor, "keys_to_own", of_this_run_alone)
+    monkeypatch.setattr(pending_restores, "keys_in_use", lambda *_: frozenset())
 
     _finds(RESUME_BESIDE_PENDING_RESTORES, A_FAULT, "promise 3")
 
@@ -102,9 +98,7 @@ def test_finds_earlier_values_that_are_written_before_the_lock_is_checked(
         self: CommandExecutor, command: Throttle, seen: Observation, rate: int, step: Any
     ) -> float:
         with without_the_lock(step):
-            step.touching(
-                keys_touched_by(command.changes, seen.configs, seen.topic_ids, (), (), {})
-            )
+            step.touching(keys_to_own(command.changes, seen.configs, (), seen.run_id))
         return throttle(self, command, seen, rate, step)
 
     monkeypatch.setattr(CommandExecutor, "_throttle", touch_first)

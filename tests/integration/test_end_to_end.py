@@ -145,12 +145,11 @@ def check_ledger(demo: Demo, plan: RebalancePlan) -> None:
         "alice",
         plan.fingerprint,
     )
-    keys = LedgerView.of(demo.installation.ledger).owned_keys(run.run_id)
-    assert keys
-    assert {(owned.before, owned.shown_after, owned.outcome) for owned in keys} == {
-        (None, None, "as before")
-    }
-    assert all(owned.shown_during for owned in keys)
+    view = LedgerView.of(demo.installation.ledger)
+    keys = view.owned_keys(run.run_id)
+    assert keys and all(owned.written for owned in keys)
+    assert {(owned.before, owned.is_restored) for owned in keys} == {(None, True)}
+    assert not view.left_as_others_set_them(run.run_id)
 
 
 def check_dag_runs(demo: Demo) -> None:

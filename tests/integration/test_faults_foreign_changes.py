@@ -141,12 +141,7 @@ def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(
     assert f"broker 4: {FOLLOWER_RATE}" in gap and f"topic kept: {FOLLOWER_REPLICAS}" in gap
     assert ground.is_as_planned(run)
     assert throttles(configs(kafka)) == [f"broker 1: {LEADER_RATE}=19000"]
-    outcomes = {
-        owned.outcome
-        for owned in ground.view.owned_keys(run["run_id"])
-        if owned.resource == broker_resource(1)
-    }
-    assert "changed by somebody else; left as it is" in outcomes
+    assert ground.view.left_as_others_set_them(run["run_id"]) == {f"broker 1: {LEADER_RATE}"}
     somebody_sets(ground, [(broker_resource(1), LEADER_RATE, None)])
     assert configs(kafka) == before
 

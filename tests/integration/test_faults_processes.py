@@ -38,7 +38,7 @@ POINTS = [
     (
         "after submitting while moving",
         "after alter_reassignments while moving",
-        "before restored while restoring",
+        "before keys_done while restoring",
         "before change_state while settling",
     ),
 ]

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from counterpoise.errors import StepExpiredError
-from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     LEADER_RATE,
@@ -135,19 +134,6 @@ def observed_behind(run: SimulatedRun) -> None:
     run.cluster.stale_config_reads = 1000
     run.cluster.advance(run.driver().step() or 0)
     run.cluster.stale_config_reads = 0
-
-
-def test_an_earlier_rate_of_the_run_that_a_broker_behind_shows_is_not_the_value_of_before(
-    tmp_path: Path,
-) -> None:
-    run = one_at_a_time(tmp_path, FIRST, SECOND)
-    run.until_moving(run.driver())
-    run.ask(Control.RATE, rate_bytes_per_second=500_000)
-    for _ in range(5):
-        run.cluster.advance(run.driver().step() or 0)
-    assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: "500000"}
-    observed_behind(run)
-    assert left_at_the_end(run) == {}
 
 
 def test_entries_taken_back_that_a_broker_behind_shows_are_not_the_value_of_before(

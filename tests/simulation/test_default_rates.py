@@ -56,8 +56,7 @@ def test_a_run_sets_its_rate_or_the_default_where_that_is_lower(
     assert run.go() is RunState.DONE
     assert rates_set(run) == set(), "they were not set before: deleted, so that the default holds"
     assert run.cluster.configs.broker_defaults == {FOLLOWER_RATE: default}
-    outcomes = {owned.outcome for owned in run.owned_keys()}
-    assert outcomes == {"as before"}
+    assert not run.view.left_as_others_set_them(run.run_id)
 
 
 def test_a_default_that_is_lowered_meanwhile_is_followed(tmp_path: Path) -> None:

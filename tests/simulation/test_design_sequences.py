@@ -170,7 +170,7 @@ def test_the_rate_before_two_runs_is_back_when_a_broker_that_was_dead_in_between
     assert run.end(run.driver()) is RunState.HALTED
     run.cluster.restart_broker(4)
     run.cluster.advance(30)
-    second = replace(run, rate=2_000_000)
+    second = replace(run, rate=1_200_000)
     second.go_on_with(plan_by_hand(SNAPSHOT, Goal.REBALANCE, SECOND))
     second.until_moving(second.driver())
     second.cluster.kill_broker(4)

@@ -96,7 +96,7 @@ def test_the_stop_from_a_plan_alone_cancels_and_brings_earlier_values_of_others_
     assert own_configs(run.cluster) != before
     monkeypatch.setattr(time, "sleep", run.cluster.advance)
     keys = stop_from_plan(run.cluster, plan, run.log.append).keys
-    assert {key.outcome for key in keys} == {"as before"}
+    assert keys and all(key.done_at for key in keys)
     assert run.placement() == placement
     assert own_configs(run.cluster) == before
     assert not run.cluster.list_reassignments()

@@ -41,7 +41,6 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.reassignment import reassignment_targets
 from counterpoise.model.request import Goal
 from counterpoise.model.run import ENDED_STATES, RunState
-from counterpoise.services.execution import restore_pending_of
 from counterpoise.services.plans import plan_of_assignment
 from counterpoise.snapshot import take_snapshot
 from tests.simulated_kafka.partition import SimulatedPartition
@@ -271,17 +270,7 @@ class Watched:
         self.check_settings()
 
     def _restore_pending(self) -> None:
-        by_fingerprint = {plan.fingerprint: plan for plan in self.plans}
-
-        class Installation:
-            ledger = self.run.ledger
-
-            @staticmethod
-            def plan_of(run: Any) -> RebalancePlan:
-                return by_fingerprint[run.fingerprint]
-
-        installation: Any = Installation
-        restore_pending_of(installation, self.cluster, self.run.plan.cluster)
+        self.run.restore_pending()
 
     def carry_out(self) -> bool:
         """Execute again until it is done; False where a new plan is needed, for a reason."""

@@ -11,7 +11,6 @@ nothing of ours is left.
 
 import shutil
 import tempfile
-import types
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -25,7 +24,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from counterpoise.errors import ClusterError, ClusterUnreachableError, RefusedError
-from counterpoise.execution import Driver, ExecutionOptions
+from counterpoise.execution import Driver, ExecutionOptions, restore_pending
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
@@ -52,7 +51,6 @@ from counterpoise.model.run import (
     Run,
     RunState,
 )
-from counterpoise.services.execution import restore_pending_of
 from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.crashes import (
     MUTATING,
@@ -259,7 +257,6 @@ class Promises(RuleBasedStateMachine):
         """A process opens the run, goes on with it, or executes it again after a halt."""
         driver = self.driver(None if crash is None else Countdown(crash))
         with suppress(RefusedError, ClusterError):
-            self._restore_pending()
             try:
                 driver.open()
             except Crash:
@@ -334,10 +331,10 @@ class Promises(RuleBasedStateMachine):
                 self.watch.check()
 
     def _restore_pending(self) -> None:
-        """What every process does first that executes a run, also one that is under way."""
-        installation: Any = types.SimpleNamespace(ledger=self.ledger, plan_of=self._plan_of)
+        """What the watch does, also beside a run under way."""
         admin: Any = self.watch.ours()
-        restore_pending_of(installation, admin, self.plan.cluster)
+        with self.ledger.step(self.plan.cluster) as step:
+            restore_pending(admin, self.ledger, self.plan.cluster, step)
 
     def _plan_of(self, run: Run) -> RebalancePlan:
         return next(plan for plan in self.watch.plans if plan.fingerprint == run.fingerprint)

@@ -10,28 +10,21 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import HaltedError
-from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
     FOLLOWER_REPLICAS,
     LEADER_REPLICAS,
-    LIST_KEYS,
-    ConfigChange,
-    ConfigOperation,
 )
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from tests.simulated_kafka.cluster import SimulatedCluster
-from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.command_line import CommandLine, let_commands_reach
-from tests.support.ledger_view import OwnedKey, change_was_not_answered, own_key, topic_id_of
 from tests.support.pictures import simulated
 from tests.support.plans import move
 from tests.support.runs import (
     FOUR_BROKERS,
     SKEWED,
     SimulatedRun,
-    at_broker,
     of_topic,
     own_configs,
 )
@@ -41,61 +34,6 @@ THEIRS = {
     LEADER_REPLICAS: ",".join(f"{p}:{b}" for p in range(8) for b in (1, 2, 3)),
     FOLLOWER_REPLICAS: ",".join(f"{p}:4" for p in range(8)),
 }
-
-
-def make_again(simulated: SimulatedCluster, topic: str, topic_id: str) -> None:
-    """Delete a topic, and make one of the same name with the lists that a run would set."""
-    simulated.delete_topic(topic)
-    simulated.topic_ids[topic] = topic_id
-    key = TopicPartition(topic, 0)
-    simulated.partitions[key] = SimulatedPartition((1, 2, 3), isr={1, 2, 3}, leader=1, size_bytes=0)
-    for list_key, entries in THEIRS.items():
-        change = ConfigChange(of_topic(topic), list_key, ConfigOperation.SET, entries)
-        simulated.alter_configs([change])
-
-
-def lists_of(run: SimulatedRun, topic: str) -> list[OwnedKey]:
-    keys = [owned for owned in run.owned_keys() if owned.resource == of_topic(topic)]
-    return [owned for owned in keys if owned.key in LIST_KEYS]
-
-
-def test_the_lists_of_a_topic_made_again_are_left_alone_while_a_run_settles(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-    driver = run.driver()
-    run.until_moving(driver)
-    make_again(run.cluster, "orders", "made-again")
-    run.repeat(driver.step)
-    assert run.end(driver) is RunState.DONE
-    assert own_configs(run.cluster) == {ORDERS: THEIRS}
-    assert {owned.outcome for owned in lists_of(run, "orders")} == {"its topic is gone"}
-
-
-def test_a_pending_restore_leaves_a_topic_made_again_alone(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-    driver = run.driver()
-    driver.open()
-    while not own_configs(run.cluster).get(ORDERS):
-        run.cluster.advance(driver.step() or 0)
-    change_was_not_answered(run.ledger, run.run_id, lists_of(run, "orders"))
-    make_again(run.cluster, "orders", "made-again")
-    restored, pending = run.restore_pending()
-    assert ORDERS in {owned.resource for owned in restored}
-    assert pending == ()
-    assert own_configs(run.cluster) == {ORDERS: THEIRS}
-    assert at_broker(1) not in own_configs(run.cluster)
-
-
-def test_a_list_set_anew_at_a_topic_made_again_begins_with_what_is_set_there(
-    tmp_path: Path,
-) -> None:
-    run = SimulatedRun.make(tmp_path)
-    driver = run.driver()
-    run.until_moving(driver)
-    leaders = ORDERS, LEADER_REPLICAS
-    own_key(run.ledger, run.run_id, leaders, "0:1", before="9:9", topic_id="made-again")
-    (anew,) = [owned for owned in run.owned_keys() if owned.resource_key == leaders]
-    assert (anew.before, anew.written) == ("9:9", ("0:1",))
-    assert topic_id_of(run.ledger, run.run_id, leaders) == "made-again"
 
 
 # -- calls that a frozen broker holds until the topic is made again
@@ -226,16 +164,3 @@ def test_lists_of_a_topic_that_gets_its_id_meanwhile_are_as_before_afterwards(
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE
     assert own_configs(run.cluster) == {}
-
-
-@pytest.mark.parametrize("known", ["first", "later"])
-def test_the_id_of_a_topic_stays_known_in_the_ledger(tmp_path: Path, known: str) -> None:
-    run = SimulatedRun.make(tmp_path)
-    run.until_moving(run.driver())
-    first, later = ("its-id", "") if known == "first" else ("", "its-id")
-    leaders = of_topic("payments"), LEADER_REPLICAS
-    own_key(run.ledger, run.run_id, leaders, "0:1", topic_id=first)
-    own_key(run.ledger, run.run_id, leaders, "1:1", topic_id=later)
-    (owned,) = [owned for owned in run.owned_keys() if owned.resource_key == leaders]
-    assert owned.written == ("0:1", "1:1")
-    assert topic_id_of(run.ledger, run.run_id, leaders) == "its-id"

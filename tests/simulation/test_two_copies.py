@@ -16,11 +16,11 @@ from counterpoise.errors import (
     RunConflictError,
     StepLockHeldError,
 )
+from counterpoise.execution import command_executor
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigChange, ConfigOperation
 from counterpoise.model.run import RunState
 from tests.support.ledger_view import (
-    before_reading_pending_keys,
     before_taking_the_step,
     held_step,
     let_step_locks_run_out,
@@ -78,7 +78,8 @@ def test_what_somebody_else_set_while_a_process_was_frozen_is_there_at_the_end(
         run.cluster.alter_configs([theirs])
 
     with monkeypatch.context() as patch:
-        before_reading_pending_keys(patch, frozen)
+        own = command_executor.keys_to_own
+        patch.setattr(command_executor, "keys_to_own", lambda *a: (frozen(), own(*a))[1])
         run.cluster.advance(driver.step() or 0)
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE

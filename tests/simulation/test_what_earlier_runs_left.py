@@ -11,16 +11,13 @@ import pytest
 from counterpoise.errors import (
     HaltedError,
     NotApprovedError,
-    RefusedError,
     StalePlanError,
     UnknownOutcomeError,
 )
 from counterpoise.installation import Installation
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
-    FOLLOWER_REPLICAS,
     LEADER_RATE,
-    LEADER_REPLICAS,
     LIST_KEYS,
     CallResults,
     ConfigChange,
@@ -41,7 +38,6 @@ from tests.support.ledger_view import (
     change_state,
     change_was_not_answered,
     let_step_locks_run_out,
-    reopen_keys,
     set_database_clock,
     submit_was_not_answered,
 )
@@ -332,10 +328,7 @@ def test_what_an_earlier_run_left_is_not_told_as_somebody_elses_change(
     execution.open_run(installation, *run_of(later))
     change_late(kafka, unanswered, ConfigOperation.APPEND)
     execute_and_settle(installation, kafka, later)
-    keys = view_of(installation).owned_keys(later["run_id"])
-    outcomes = {owned.key: owned.outcome for owned in keys}
-    left = "as before, but for what an earlier run left: the watch restores it"
-    assert outcomes[LEADER_REPLICAS] == outcomes[FOLLOWER_REPLICAS] == left
+    assert not view_of(installation).left_as_others_set_them(later["run_id"])
     watch.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
 
@@ -408,44 +401,6 @@ def test_a_restore_that_is_refused_each_time_is_recorded_once(
             watch.watch_throttles(installation, "demo", print)
         assert view_of(installation).events(run["run_id"]) == recorded
     watch.watch_throttles(installation, "demo", print)
-    assert own_configs(kafka) == {}
-
-
-def test_a_run_that_is_refused_has_restored_what_earlier_runs_left_and_changed_nothing_else(
-    installation: Installation, kafka: SimulatedCluster
-) -> None:
-    """As the watch does, also while the cluster is frozen."""
-    run = halted_while_moving(installation, kafka)
-    rate = rate_of_a_dead_call(installation, run)
-    change_late(kafka, [rate], ConfigOperation.SET)
-    assert view_of(installation).open_keys() and own_configs(kafka)
-    newer = approved(installation)
-    requests.freeze(installation, "demo", by=Person.airflow("alice"), why="month end", until="2h")
-    calls = len(kafka.calls)
-    with pytest.raises(RefusedError, match="is frozen"):
-        execution.open_run(installation, *run_of(newer))
-    assert installation.ledger.run(newer["run_id"]).state is RunState.APPROVED
-    assert own_configs(kafka) == {}
-    changed = {c.name for c in kafka.calls[calls:]} & {"alter_configs", "alter_reassignments"}
-    assert changed == {"alter_configs"}
-
-
-def test_no_run_starts_while_a_restore_of_a_topic_may_still_come(
-    installation: Installation, kafka: SimulatedCluster
-) -> None:
-    """It would take entries out of the list of the run that starts."""
-    run = halted_while_moving(installation, kafka)
-    lists = lists_of(installation, run)
-    change_late(kafka, lists, ConfigOperation.APPEND)
-    reopen_keys(installation.ledger, run["run_id"], lists)
-    newer = approved(installation)
-    kafka.lose_response_of_next("alter_configs")
-    with pytest.raises(UnknownOutcomeError, match=r"earlier runs left .* execute it again"):
-        execution.open_run(installation, *run_of(newer))
-    assert installation.ledger.run(newer["run_id"]).state is RunState.APPROVED
-    kafka.advance(120)
-    execution.open_run(installation, *run_of(newer))
-    execute_and_settle(installation, kafka, newer)
     assert own_configs(kafka) == {}
 
 

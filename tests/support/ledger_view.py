@@ -27,6 +27,7 @@ from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.ledger import Journal, Ledger, Step, database_clock
 from counterpoise.ledger.run_states import set_state
 from counterpoise.ledger.schema import metadata
+from counterpoise.model import run as model
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.kafka import (
     ConfigResource,
@@ -35,7 +36,7 @@ from counterpoise.model.kafka import (
     ResourceKey,
 )
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.run import Event, Run, RunState, TouchedKey
+from counterpoise.model.run import Event, Run, RunState, left_values
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.undoing import WayBack, check_undoable, find_way_back
 
@@ -46,15 +47,14 @@ _READ_BY_NO_DECISION: Final = {"events", "alembic_version", "questions"}
 TABLES: Final = tuple(table.name for table in metadata.sorted_tables)
 TABLES_OF_DECISIONS: Final = tuple(name for name in TABLES if name not in _READ_BY_NO_DECISION)
 # What grows with the moves of a run; deleted when the run counts no more.
-BULK_TABLES: Final = ("submitted", "elections", "touched_keys")
+BULK_TABLES: Final = ("submitted", "elections", "owned_keys")
 
 # Before and after each of these, a process may be killed at a point that has a name.
 NAMED_WRITES: Final = (
     "change_state",
     "touching",
-    "read_back",
-    "restored",
-    "restore_later",
+    "keys_answered",
+    "keys_done",
     "submitting",
     "answered",
     "electing",
@@ -63,21 +63,16 @@ NAMED_WRITES: Final = (
 )
 # Every write of a step, each in a transaction of its own outside of `together`.
 STEP_WRITES: Final = (
-    "answer_received",
     "answered",
     "change_state",
-    "clear_unanswered_calls",
     "electing",
     "event",
+    "keys_answered",
+    "keys_done",
     "over",
     "owning",
-    "read_back",
-    "reopen_keys",
-    "restore_later",
-    "restored",
-    "sending",
+    "rates_shown",
     "submitting",
-    "taken_back",
     "taking_over",
     "touching",
     "update_progress",
@@ -95,9 +90,6 @@ class OwnedKey:
     written: tuple[str, ...]  # entries of a list; or rates, the last one set last
     is_unanswered: bool  # a call about it has no answer, and may still be applied
     is_restored: bool
-    outcome: str  # how it was restored, or why it is not
-    shown_during: str | None  # as brokers showed it while it was ours
-    shown_after: str | None  # as brokers showed it after it was restored
 
     @property
     def resource_key(self) -> ResourceKey:
@@ -169,10 +161,9 @@ class LedgerView:
     def owned_keys(self, run_id: str | None = None) -> tuple[OwnedKey, ...]:
         """Return the keys that a run, or any run, has written: by run, resource and key."""
         query = (
-            "SELECT run_id, resource_type, resource_name, key, before_value, ours, "
-            "unanswered_call IS NOT NULL, restored_at IS NOT NULL, outcome, during_value, "
-            "after_value FROM touched_keys WHERE :run_id IN ('', run_id) "
-            "ORDER BY run_id, resource_type, resource_name, key"
+            "SELECT run_id, resource_type, resource_name, key, before_value, written, "
+            "unanswered_at IS NOT NULL, done_at IS NOT NULL FROM owned_keys "
+            "WHERE :run_id IN ('', run_id) ORDER BY run_id, resource_type, resource_name, key"
         )
         return tuple(
             OwnedKey(
@@ -183,9 +174,6 @@ class LedgerView:
                 written=tuple(filter(None, written.split(","))),
                 is_unanswered=bool(is_unanswered),
                 is_restored=bool(is_restored),
-                outcome=outcome,
-                shown_during=during,
-                shown_after=after,
             )
             for (
                 of_run,
@@ -196,11 +184,12 @@ class LedgerView:
                 written,
                 is_unanswered,
                 is_restored,
-                outcome,
-                during,
-                after,
             ) in self._query(query, {"run_id": run_id or ""})
         )
+
+    def left_as_others_set_them(self, run_id: str) -> set[str]:
+        """Return the names of a run's keys that somebody else had changed, and that stay so."""
+        return set(left_values(self.events(run_id)))
 
     def pending_keys(self, run_id: str | None = None) -> tuple[OwnedKey, ...]:
         """Return the keys that are not restored yet."""
@@ -279,27 +268,21 @@ def way_back_of(
     return find_way_back(plan, submitted, snapshot)
 
 
-def topic_id_of(ledger: Ledger, run_id: str, resource_key: ResourceKey) -> str:
-    """Return the id of the topic whose key a run has written; "" where it was never known."""
-    keys = ledger.journal(run_id).touched()
-    return next(key.topic_id for key in keys if key.resource_key == resource_key)
-
-
 def restore_pending_keys(
     ledger: Ledger, admin: ClusterAdmin, run: Run
 ) -> tuple[tuple[OwnedKey, ...], tuple[OwnedKey, ...]]:
-    """Restore what an ended run left, as the watch does; return what is restored, and what stays
-    pending.
+    """Restore what ended runs left, as the watch does; return what is restored of a run, and what
+    stays pending.
     """
     with ledger.step(run.cluster) as step:
-        found = restore_pending(admin, ledger.journal(run.run_id), step.of_run(run.run_id))
+        found = restore_pending(admin, ledger, run.cluster, step)
     restored, pending = (_owned(ledger, run.run_id, keys) for keys in found)
     return restored, pending
 
 
-def _owned(ledger: Ledger, run_id: str, keys: Collection[TouchedKey]) -> tuple[OwnedKey, ...]:
+def _owned(ledger: Ledger, run_id: str, keys: Iterable[model.OwnedKey]) -> tuple[OwnedKey, ...]:
     known = {owned.resource_key: owned for owned in LedgerView.of(ledger).owned_keys(run_id)}
-    return tuple(known[key.resource_key] for key in keys)
+    return tuple(known[key.resource_key] for key in keys if key.run_id == run_id)
 
 
 # -- writes
@@ -355,18 +338,24 @@ def own_key(
     written: str,
     *,
     before: str | None = None,
-    topic_id: str = "",
 ) -> None:
-    """Let a run record the intent to write a key."""
+    """Let a run set a key in a call that was answered."""
     resource, key = resource_key
+    owned = model.OwnedKey(run_id, resource, key, before, tuple(written.split(",")))
     with ledger.journal(run_id).step() as step:
-        step.touching([TouchedKey(resource, key, topic_id, before, written)])
+        step.keys_answered(step.touching([owned]))
 
 
 def change_was_not_answered(ledger: Ledger, run_id: str, keys: Collection[OwnedKey]) -> None:
-    """Let a process of a run die in a call that changes keys: it may have been applied, or be."""
+    """Let a process of a run die in a call that sets keys: it may have been applied, or be.
+
+    Keys that were restored stay so.
+    """
+    wanted = {key.resource_key for key in keys}
+    known = [key for key in ledger.journal(run_id).owned_keys() if key.resource_key in wanted]
     with ledger.journal(run_id).step() as step:
-        step.sending(_touched(ledger, run_id, keys))
+        step.touching(known)
+        step.keys_done(key for key in known if key.done_at is not None)
 
 
 def submit_was_not_answered(
@@ -406,13 +395,10 @@ def submit_was_answered(
 
 def reopen_keys(ledger: Ledger, run_id: str, keys: Collection[OwnedKey]) -> None:
     """Let keys that were restored count as not restored any more."""
-    with ledger.journal(run_id).step() as step:
-        step.reopen_keys(_touched(ledger, run_id, keys))
-
-
-def _touched(ledger: Ledger, run_id: str, keys: Collection[OwnedKey]) -> list[TouchedKey]:
     wanted = {key.resource_key for key in keys}
-    return [key for key in ledger.journal(run_id).touched() if key.resource_key in wanted]
+    known = [key for key in ledger.journal(run_id).owned_keys() if key.resource_key in wanted]
+    with ledger.journal(run_id).step() as step:
+        step.keys_answered(step.touching(known))
 
 
 def count_as_open(ledger: Ledger) -> dict[str, int]:
@@ -420,11 +406,9 @@ def count_as_open(ledger: Ledger) -> dict[str, int]:
     restored; return how many rows of each table are open now.
     """
     open_rows = _write(ledger, "UPDATE submitted SET done_at = NULL WHERE partition IN (0, 1)")
-    not_restored = _write(
-        ledger, "UPDATE touched_keys SET restored_at = NULL WHERE resource_name = '4'"
-    )
+    not_restored = _write(ledger, "UPDATE owned_keys SET done_at = NULL WHERE resource_name = '4'")
     assert open_rows and not_restored
-    return {"submitted": open_rows, "touched_keys": not_restored}
+    return {"submitted": open_rows, "owned_keys": not_restored}
 
 
 def forge_rate(path: Path, rate_bytes_per_second: int) -> None:
@@ -547,11 +531,6 @@ def is_in_a_transaction(step: Any) -> bool:
 def before_taking_the_step(patch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
     """Let something happen right before a process of a run takes the step."""
     _before(patch, Journal, "step", action)
-
-
-def before_reading_pending_keys(patch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
-    """Let something happen while a step that has observed the cluster reads what is to restore."""
-    _before(patch, Journal, "pending_restores", action)
 
 
 def before_recording_keys(patch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:

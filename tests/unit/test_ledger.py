@@ -28,12 +28,11 @@ from counterpoise.ledger import Ledger, database
 from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.schema import metadata
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
 from counterpoise.model.person import Person
 from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.request import Goal
-from counterpoise.model.run import TRANSITIONS, Run, RunState, TouchedKey
+from counterpoise.model.run import TRANSITIONS, Run, RunState
 from tests.support.ledger_view import change_state
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -204,45 +203,6 @@ def test_another_cluster_under_the_same_name_is_refused(ledger: Ledger) -> None:
     ledger.pin_cluster("demo", "id-1")
     with pytest.raises(WrongClusterError, match="id-2"):
         ledger.pin_cluster("demo", "id-2")
-
-
-def test_what_is_ours_of_a_key_grows_and_its_earlier_value_is_as_it_is_told(
-    ledger: Ledger,
-) -> None:
-    """Who touches a key tells what it would have without what is ours."""
-    run = ledger.propose(PLAN, "p", requested_by="a")
-    journal = ledger.journal(run.run_id)
-    orders = ConfigResource(ConfigResourceType.TOPIC, "orders")
-    with journal.step() as step:
-        step.touching([TouchedKey(orders, "list", "id", "9:9", written_value="0:1")])
-        step.touching([TouchedKey(orders, "list", "id", "9:7", written_value="1:1")])
-    (touched,) = journal.touched()
-    assert (touched.before_value, touched.written_value) == ("9:7", "0:1,1:1")
-    with journal.step() as step:
-        step.restored(touched, "9:9", "as before")
-        step.touching([TouchedKey(orders, "list", "id", "8:8", written_value="2:2")])
-    (touched,) = journal.touched()
-    assert (touched.before_value, touched.written_value, touched.restored_at) == (
-        "8:8",
-        "2:2",
-        None,
-    )
-
-
-def test_rates_of_an_earlier_execution_are_no_longer_ours(ledger: Ledger) -> None:
-    journal = ledger.journal(ledger.propose(PLAN, "p", requested_by="a").run_id)
-    broker = ConfigResource(ConfigResourceType.BROKER, "4")
-    with journal.step() as step:
-        for rate in ("1000000", "500000"):
-            step.touching([TouchedKey(broker, FOLLOWER_RATE, "", None, written_value=rate)])
-            step.read_back([(touched, rate) for touched in journal.touched()])
-    (touched,) = journal.touched()
-    assert (touched.written_value, touched.earlier_rates) == ("500000", "1000000,500000")
-    with journal.step() as step:
-        step.restored(touched, None, "as before")
-        step.touching([TouchedKey(broker, FOLLOWER_RATE, "", None, written_value="200000")])
-    (touched,) = journal.touched()
-    assert (touched.written_value, touched.earlier_rates) == ("200000", "")
 
 
 def test_what_cannot_be_opened_says_where_and_why_without_a_password(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class _Brokers:
 
 
 class _Observed:
-    touched_keys = ()
+    owned_keys = ()
 
     def __init__(self, *live_broker_ids: int) -> None:
         self.live_broker_ids = frozenset(live_broker_ids)

@@ -8,7 +8,6 @@ import pytest
 from counterpoise.execution.throttling.restore import restoring_change
 from counterpoise.execution.throttling.targets import (
     broker_resource,
-    is_topic_gone,
     missing_changes,
     throttled_replicas,
     topic_resource,
@@ -25,7 +24,7 @@ from counterpoise.model.kafka import (
     ConfigSource,
     ConfigValue,
 )
-from counterpoise.model.run import TouchedKey
+from counterpoise.model.run import OwnedKey
 from tests.support.plans import move
 
 RATE = 5_000_000
@@ -40,8 +39,8 @@ def showing(
     return {resource: {} if value is None else {key: ConfigValue(value, source)}}
 
 
-def ours(resource: ConfigResource, key: str, written: str, before: str | None = None) -> TouchedKey:
-    return TouchedKey(resource, key, "id" if resource.is_topic else "", before, written)
+def ours(resource: ConfigResource, key: str, written: str, before: str | None = None) -> OwnedKey:
+    return OwnedKey("run", resource, key, before, tuple(filter(None, written.split(","))))
 
 
 def test_whoever_may_lead_is_throttled_and_of_the_others_only_who_is_added() -> None:
@@ -134,10 +133,3 @@ def test_of_a_list_ours_goes_and_what_others_added_stays(
 ) -> None:
     touched = ours(TOPIC, FOLLOWER_REPLICAS, "0:4", before)
     assert restoring_change(touched, showing(TOPIC, FOLLOWER_REPLICAS, present)) == goes_back
-
-
-def test_a_topic_made_again_is_another_one() -> None:
-    touched = ours(TOPIC, FOLLOWER_REPLICAS, "0:4")
-    assert not is_topic_gone(touched, {"orders": "id"})
-    assert is_topic_gone(touched, {"orders": "another"})
-    assert is_topic_gone(touched, {})

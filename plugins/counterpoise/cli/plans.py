@@ -17,7 +17,7 @@ from rich.text import Text
 from counterpoise.cli.plan_picture import plan_picture
 from counterpoise.cli.tables import table
 from counterpoise.model.plan import BrokerFigure, RebalancePlan
-from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, RunState
+from counterpoise.model.run import RunState
 from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import verb
 from counterpoise.services.runs import RunStatus
@@ -76,11 +76,11 @@ def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, repo
             f"{status.moves_done} of {len(plan.moves)} partitions "
             f"{verb(status.moves_done, 'is', 'are')} as planned; the report lists the others"
         )
-    over = [key.outcome for key in status.touched if key.restored_at is not None]
-    theirs = over.count(CHANGED_BY_SOMEBODY_ELSE)
+    over = [key.name for key in status.keys if key.done_at is not None]
+    theirs = len(status.left_values.keys() & over)
     left = f"; left as somebody else set them: {theirs}" if theirs else ""
     console.print(
-        f"config keys changed: {len(status.touched)}; restored: {len(over) - theirs}{left}; "
+        f"config keys changed: {len(status.keys)}; restored: {len(over) - theirs}{left}; "
         f"waiting for a broker that does not respond: {len(status.pending_restores)}"
     )
     console.print(f"report: {report}", markup=False)

@@ -169,9 +169,9 @@ def _print_run(status: RunStatus, arguments: argparse.Namespace, console: Consol
         if status.is_under_way and status.doing.is_driven and status.run_progress.links:
             console.print(links_table(status.run_progress))
     for key in status.pending_restores:
-        why = key.outcome or "its broker does not respond"
         console.print(
-            f"not restored yet ({why}): {key.resource.type} {key.resource.name}: {key.key}",
+            f"not restored yet: {key.name}: restored by `counterpoise watch --cluster "
+            f"{status.run.cluster}` when its broker responds, and no copy uses it",
             markup=False,
             soft_wrap=True,
         )

@@ -31,7 +31,7 @@ from counterpoise.cli.unfinished import saying_what_is_left
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.installation import Installation, open_address, open_installation
 from counterpoise.model.policy import Action
-from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
+from counterpoise.model.run import UNDER_WAY_STATES, OwnedKey, Run, RunState
 from counterpoise.model.safe_text import indented
 from counterpoise.model.words import join_names, pluralize
 from counterpoise.services import emergency_stop, execution, requests, runs, verification, watch
@@ -189,7 +189,7 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
     assert stopped is not None
     keys, pending = stopped.keys, stopped.pending_keys
     for key in keys:
-        log(f"{key.resource.type} {key.resource.name}: {key.key}: {key.outcome or 'not restored'}")
+        log(f"{key.name}: {'not restored' if key.done_at is None else 'restored'}")
     log(
         f"{_in_flight_text(stopped)}; {len(keys) - len(pending)} of {len(keys)} config keys hold "
         "nothing of the plan any more"
@@ -215,13 +215,12 @@ def _in_flight_text(stopped: "Stopped") -> str:
     )
 
 
-def _key_summary(key: TouchedKey) -> dict[str, Any]:
+def _key_summary(key: OwnedKey) -> dict[str, Any]:
     return {
         "type": str(key.resource.type),
         "name": key.resource.name,
         "key": key.key,
-        "outcome": key.outcome or None,
-        "is_restored": key.restored_at is not None,
+        "is_restored": key.done_at is not None,
     }
 
 

@@ -144,9 +144,9 @@ class ListRoom:
     def __init__(self, observation: Observation, listed_moves: Iterable[Move]) -> None:
         self._configs = observation.configs
         self._written = {
-            touched.resource_key: set(list_entries(touched.written_value))
-            for touched in observation.touched_keys
-            if touched.key in LIST_KEYS and touched.restored_at is None
+            owned.resource_key: set(owned.written)
+            for owned in observation.owned_keys
+            if owned.key in LIST_KEYS
         }
         self._lists: dict[tuple[str, str], _List] = {}
         for move in listed_moves:

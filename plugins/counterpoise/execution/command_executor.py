@@ -1,6 +1,6 @@
 """Carries out the commands of a run: each becomes one change of the cluster, recorded beforehand.
 
-    wait_seconds = CommandExecutor(admin, ledger, run_id, plan, throttles, log).apply(
+    wait_seconds = CommandExecutor(admin, ledger, run_id, plan, log).apply(
         command, observation, rate_bytes_per_second, step
     )
 
@@ -8,7 +8,7 @@ Every write says in the same transaction that the step is still ours, and no cal
 step's deadline: a copy that was frozen and wakes late neither calls nor writes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +18,6 @@ from counterpoise.execution.commands import (
     Command,
     Elect,
     KeyChange,
-    MarkRestored,
     Restore,
     RestoreOrder,
     Submit,
@@ -29,11 +28,9 @@ from counterpoise.execution.conditions import in_words
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.observe import changed_moves
 from counterpoise.execution.recorded_calls import AnyResults, RecordedCalls, name_of
-from counterpoise.execution.throttling.pending_restores import mark_restored
 from counterpoise.execution.throttling.read_back import throttled_moves
-from counterpoise.execution.throttling.restore import keys_touched_by
+from counterpoise.execution.throttling.restore import keys_to_own
 from counterpoise.execution.throttling.targets import (
-    WantedThrottles,
     default_rate,
     list_entries,
 )
@@ -42,7 +39,7 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigResource, Targets
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
-from counterpoise.model.run import TouchedKey
+from counterpoise.model.run import OwnedKey
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 
@@ -71,13 +68,11 @@ class CommandExecutor:
         ledger: "Ledger",
         run_id: str,
         plan: RebalancePlan,
-        throttles: WantedThrottles,
         log: Callable[[str], None],
     ) -> None:
-        """Prepare for one run; `throttles` are all that it may ever set."""
+        """Prepare for one run."""
         self._admin, self._ledger, self._log = admin, ledger, log
         self._journal = journal = ledger.journal(run_id)
-        self._planned_lists = throttles.lists
         # Lifts the cluster's guard over the number of replicas (KIP-860).
         self._may_resize = plan.goal is Goal.REPLICATION_FACTOR
         self._calls = RecordedCalls(admin, journal, log)
@@ -114,9 +109,6 @@ class CommandExecutor:
                 return self._reassign("restoring", text, orders, step)
             case Restore(keys):
                 return self._restore(keys, step)
-            case MarkRestored():
-                self._record_keys(command, observation, step)
-                return 0.0
         raise AssertionError(f"{command} is not applied")
 
     def record_event(self, kind: str, text: str, step: "Step") -> None:
@@ -132,43 +124,22 @@ class CommandExecutor:
     def _throttle(
         self, command: Throttle, observation: Observation, rate: int, step: "Step"
     ) -> float:
-        pending = self._journal.pending_restores() if command.changes else ()
-        touched_keys = keys_touched_by(
-            command.changes,
-            observation.configs,
-            observation.topic_ids,
-            pending,
-            observation.touched_keys,
-            self._planned_lists,
+        own = keys_to_own(
+            command.changes, observation.configs, observation.owned_keys, observation.run_id
         )
         taken_back = [*command.taken_back, *command.restored]
         with step.together(is_current=True):
-            if command.changes:
-                step.touching(touched_keys)
+            before = step.touching(own)
             self._record_throttle(command, rate, default_rate(observation.configs), step)
-            call = step.sending([*touched_keys, *(touched for touched, _ in taken_back)])
         # Taken back first: a list may have no room for the new entries beside the old ones.
         changes = [*(change for _, change in taken_back), *command.changes]
-        results = self._calls.alter_configs(changes, call, step)
-        accepted = frozenset(results.accepted)
-        if confirmed := [
-            (touched, change.value)
-            for touched, change in command.taken_back
-            if touched.resource in accepted and not touched.has_unanswered_call
-        ]:
-            step.taken_back(confirmed)
-        never_written = _refused_at_first(touched_keys, observation, results)
-        step.restoring_answered(
-            [*(t for t, _ in command.restored if t.resource in accepted), *never_written]
-        )
+        results = self._calls.alter_configs(changes, before, step)
+        self._calls.read_back(command.restored, results, step)
+        step.keys_done(_refused_at_first(before, observation, results))
         _raise_if_refused("config change", results, harmless=_PASSES)
         # What was set is read back before anything is submitted; what was taken back is no hurry.
         has_to_be_read_back = command.changes or not observation.is_anything_moving
         return READ_BACK_SECONDS if has_to_be_read_back else OBSERVE_AGAIN_SECONDS
-
-    def _record_keys(self, command: MarkRestored, observation: Observation, step: "Step") -> None:
-        pending = self._journal.pending_restores()
-        mark_restored(step, command.keys, observation.configs, observation.topic_ids, pending)
 
     def _record_throttle(
         self, command: Throttle, rate: int, default: int | None, step: "Step"
@@ -290,21 +261,17 @@ class CommandExecutor:
 
     def _restore(self, keys: Sequence[KeyChange], step: "Step") -> float:
         results = self._calls.restore(keys, step)
-        accepted = frozenset(results.accepted)
-        step.restoring_answered(t for t, _ in keys if t.resource in accepted)
         _raise_if_refused("config change", results, harmless=_PASSES)
         return READ_BACK_SECONDS
 
 
 def _refused_at_first(
-    touched_keys: Sequence[TouchedKey],
-    observation: Observation,
-    results: CallResults[ConfigResource],
-) -> list[TouchedKey]:
+    keys: Iterable[OwnedKey], observation: Observation, results: CallResults[ConfigResource]
+) -> list[OwnedKey]:
     """Return the keys that the cluster refused to write, with nothing of ours in them before."""
     refused = results.errors.keys() - without_answer(results.errors)
-    ours_before = {t.resource_key for t in observation.touched_keys if t.restored_at is None}
-    return [t for t in touched_keys if t.resource in refused and t.resource_key not in ours_before]
+    ours_before = {key.resource_key for key in observation.owned_keys}
+    return [k for k in keys if k.resource in refused and k.resource_key not in ours_before]
 
 
 def _raise_if_refused(what: str, results: AnyResults, *, harmless: tuple[str, ...] = ()) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move
-from counterpoise.model.run import TouchedKey
+from counterpoise.model.run import OwnedKey
 from counterpoise.model.run_progress import Activity
 
-KeyChange = tuple[TouchedKey, ConfigChange]  # a key of ours, and a change that takes back
+KeyChange = tuple[OwnedKey, ConfigChange]  # a key of ours, and a change that takes back
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +66,6 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True)
-class MarkRestored:
-    """Record that nothing of ours is in these keys any more; the cluster is not changed."""
-
-    keys: tuple[TouchedKey, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Wait:
     """Observe again later, for as long as what it waits for may last.
 
@@ -97,19 +90,8 @@ class Finish:
     these return. `gave_up`: what else is left, and why.
     """
 
-    pending_restores: tuple[TouchedKey, ...] = ()
+    pending_restores: tuple[OwnedKey, ...] = ()
     gave_up: str = ""
 
 
-Command = (
-    Throttle
-    | Submit
-    | Elect
-    | Cancel
-    | RestoreOrder
-    | Restore
-    | MarkRestored
-    | Wait
-    | Halt
-    | Finish
-)
+Command = Throttle | Submit | Elect | Cancel | RestoreOrder | Restore | Wait | Halt | Finish

@@ -26,7 +26,6 @@ from counterpoise.execution.throttling.targets import (
     broker_resource,
     default_rate,
     dynamic_value,
-    list_entries,
 )
 from counterpoise.execution.troubles import kept_brokers_out_of_sync
 from counterpoise.model.grouping import grouped
@@ -365,10 +364,10 @@ def limit_of_others(moves: Iterable[Move], observation: Observation, rate: int) 
     """Return the lowest rate below ours that somebody else has set where these moves copy."""
     configs = observation.configs
     own_rates = {
-        (touched.resource_key, value)
-        for touched in observation.touched_keys
-        for value in list_entries(touched.written_value)
-        if touched.restored_at is None and value != touched.before_value
+        (owned.resource_key, value)
+        for owned in observation.owned_keys
+        for value in owned.written
+        if value != owned.before
     }
     limits = [
         (int(value), broker_id, key)

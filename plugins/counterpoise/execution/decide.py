@@ -34,7 +34,6 @@ from counterpoise.execution.commands import (
     Finish,
     Halt,
     KeyChange,
-    MarkRestored,
     Restore,
     RestoreOrder,
     Submit,
@@ -306,9 +305,7 @@ def throttle_command(
     """
     observation = inputs.observation
     throttles = inputs.throttles_for([*in_flight, *batch], remaining)
-    restored, as_before = idle_keys(throttles, observation)
-    if as_before:
-        return MarkRestored(as_before)
+    restored = idle_keys(throttles, observation)
     missing = inputs.missing_changes(throttles)
     unneeded = unneeded_entries(throttles, observation)
     to_come = () if is_held else remaining
@@ -362,7 +359,7 @@ def keys_removed_by_others(inputs: DecisionInputs) -> list[str]:
     """
     observation = inputs.observation
     needed_now = inputs.missing_changes(inputs.throttles_for(inputs.moving))
-    removed = removed_by_others(needed_now, observation.touched_keys, observation.configs)
+    removed = removed_by_others(needed_now, observation.owned_keys, observation.configs)
     return [f"{one.resource.type} {one.resource.name}: {one.key}" for one in removed]
 
 
@@ -509,7 +506,7 @@ def _gap_before_a_cancel(inputs: DecisionInputs, in_flight: Sequence[Move]) -> C
 
 def _give_up(inputs: DecisionInputs) -> Finish:
     """Return the end of a run that the cluster does not let end: what is left, is listed."""
-    unrestored = tuple(t for t in inputs.observation.touched_keys if t.restored_at is None)
+    unrestored = tuple(key for key in inputs.observation.own_keys if key.done_at is None)
     in_flight = [*inputs.moving, *inputs.by_state[MoveState.STUCK]]
     left = "the cluster refused what would end this run (`counterpoise status RUN` shows it)"
     if in_flight:

@@ -5,7 +5,6 @@ inputs.missing_changes(throttles)    # (): these throttles are in force
 """
 
 from collections.abc import Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -22,7 +21,6 @@ from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
-from counterpoise.model.run import TouchedKey
 from counterpoise.model.run_progress import Activity, Condition, Conditions, RunProgress
 
 # A call without an answer may be applied when a frozen broker wakes. Kafka's broker session ends
@@ -57,12 +55,6 @@ class DecisionInputs:
     limits: MovementPolicy
     max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL
     sets_throttles: bool = True  # otherwise it only takes them back
-
-    def with_touched_keys(self, touched_keys: tuple[TouchedKey, ...]) -> "DecisionInputs":
-        """Return the same with other keys of ours; what was found of moves stays found."""
-        inputs = copy(self)  # `replace` would leave that out
-        vars(inputs)["observation"] = self.observation.with_touched_keys(touched_keys)
-        return inputs
 
     def is_over(self, activity: Activity) -> bool:
         """Return whether what a run waits for has lasted for longer than its patience."""
@@ -171,4 +163,4 @@ class DecisionInputs:
         if not self.sets_throttles:
             return ()
         observation = self.observation
-        return missing_changes(throttles, observation.configs, observation.touched_keys)
+        return missing_changes(throttles, observation.configs, observation.owned_keys)

@@ -30,7 +30,7 @@ from counterpoise.execution.command_executor import (
     READ_BACK_SECONDS,
     CommandExecutor,
 )
-from counterpoise.execution.commands import Command, Finish, Halt, MarkRestored, Wait
+from counterpoise.execution.commands import Command, Finish, Halt, Wait
 from counterpoise.execution.conditions import (
     MAX_SUBJECTS,
     TABLE,
@@ -54,13 +54,12 @@ from counterpoise.execution.decision_inputs import DecisionInputs, without_chang
 from counterpoise.execution.observation import MoveState, Observation, moves_by_state
 from counterpoise.execution.observe import STALE_READ_PAUSES, ObservationScope, observe
 from counterpoise.execution.progress_update import ends_soon, update_progress
-from counterpoise.execution.throttling.pending_restores import end_keys, pending_in_words
+from counterpoise.execution.throttling.pending_restores import pending_in_words, record_as_theirs
 from counterpoise.execution.throttling.read_back import (
     brokers_that_disagree,
-    keys_in_force,
     throttled_brokers,
 )
-from counterpoise.execution.throttling.targets import throttles_of_plan
+from counterpoise.execution.throttling.targets import is_last_rate_shown, throttles_of_plan
 from counterpoise.model.control import Control
 from counterpoise.model.plan import Move, RebalancePlan, collecting_no_garbage
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
@@ -120,7 +119,7 @@ class Driver:
         self._scope = ObservationScope(
             options.run_id, plan, throttles.resources, options.disk_limit_percent
         )
-        self._executor = CommandExecutor(admin, ledger, options.run_id, plan, throttles, log)
+        self._executor = CommandExecutor(admin, ledger, options.run_id, plan, log)
         self._execution = options.execution or self._journal.execution()
 
     def open(self, seen: Run | None = None) -> None:
@@ -275,18 +274,11 @@ class Driver:
     def _decide(
         self, decide: Callable[[DecisionInputs], Command], step: "Step"
     ) -> tuple[DecisionInputs, Command]:
-        """Observe, keep the progress, and return the command that follows.
-
-        Keys that turn out to be as before are recorded as restored on the way.
-        """
+        """Observe, keep the progress, and return the command that follows."""
         previous = self._journal.run_progress()
         inputs = self._confirmed_inputs(previous)
         self._record(inputs.observation, step)
         command = decide(inputs)
-        while isinstance(command, MarkRestored):
-            self._apply(command, inputs, step)
-            inputs = inputs.with_touched_keys(self._journal.touched())
-            command = decide(inputs)
         with step.together():
             self._keep_progress(previous, inputs, command, step, settles=decide is settle_command)
         return inputs, command
@@ -338,16 +330,17 @@ class Driver:
         return observation
 
     def _record(self, observation: Observation, step: "Step") -> None:
-        """Record what is taken over from earlier runs, calls without an answer that show, and keys
-        that are read back for the first time.
+        """Record what is taken over from earlier runs, calls without an answer that show, and rates
+        that their brokers show.
         """
         rows = itertools.chain.from_iterable(observation.submitted.values())
         if of_others := [row for row in rows if row.run_id != self._options.run_id]:
             step.taking_over(of_others)
         if seen := observation.calls_seen():
             step.answered(dict.fromkeys(seen))
-        if read_back := keys_in_force(observation):
-            step.read_back(read_back)
+        configs = observation.configs
+        if shown := [key for key in observation.own_keys if is_last_rate_shown(key, configs)]:
+            step.rates_shown(shown)
         if unknown := unreadable_text(observation):
             self._executor.record_once("not readable", unknown, step)
 
@@ -437,10 +430,11 @@ class Driver:
         One that does not respond has none of our rates any more, and reads the metadata log before
         it serves again. One that keeps reporting other values is waited for, but not for ever.
         """
-        observation, pending_restores = inputs.observation, finish.pending_restores
+        observation = inputs.observation
         responding = observation.live_broker_ids - observation.unresponsive_broker_ids
         concerned = throttled_brokers(*self._plan.moves) & responding
-        stale = brokers_that_disagree(self._admin, observation, concerned)
+        keys, configs = self._journal.owned_keys(), observation.configs
+        stale = brokers_that_disagree(self._admin, keys, configs, concerned)
         if stale and not finish.gave_up:
             behind = of(Condition.UNREPORTED, stale)
             if not inputs.is_over(behind):
@@ -451,7 +445,6 @@ class Driver:
                 )
                 return READ_BACK_SECONDS
             finish = replace(finish, gave_up=when_over(behind, self._options.limits))
-        pending = self._journal.pending_restores()
         cancel = observation.active_requests.cancelled  # the executor may have died before it
         reason = self._run().reason or (str(cancel) if cancel else "")
         state, reason = end_state(
@@ -463,7 +456,8 @@ class Driver:
             is_cancelled=self._is_cancelled(reason),
         )
         with step.together():
-            end_keys(step, observation, pending_restores, pending)
+            left = [key for key in observation.own_keys if key not in finish.pending_restores]
+            record_as_theirs(step, left, configs)
             # A cancel that came while it settled is done with it.
             step.change_state(state, reason, done=cancel)
             if state is RunState.DONE:

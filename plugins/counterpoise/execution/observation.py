@@ -9,7 +9,6 @@ listed before and after the topics are described, and a partition of either list
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -34,7 +33,7 @@ from counterpoise.model.reassignment import (
     order_after_cancel,
     reassignment_targets,
 )
-from counterpoise.model.run import Submitted, TouchedKey
+from counterpoise.model.run import OwnedKey, Submitted
 from counterpoise.model.run_progress import LogDirReading, VersionReading
 
 
@@ -86,6 +85,7 @@ class ClusterConditions:
 class Observation:
     """Everything that a decision needs of the cluster and of the ledger, at one time."""
 
+    run_id: str
     observed_at: datetime
     cluster_id: str
     live_broker_ids: frozenset[int]
@@ -96,7 +96,8 @@ class Observation:
     # What this run has submitted, as far as something of it may be under way.
     submitted: Mapping[TopicPartition, Sequence[Submitted]] = field(repr=False)
     election_attempts: Mapping[TopicPartition, int] = field(repr=False)
-    touched_keys: tuple[TouchedKey, ...] = field(repr=False)
+    # The open ones of all runs of the cluster.
+    owned_keys: Sequence[OwnedKey] = field(repr=False)
     # What the log dirs of brokers that copy had when they were last read.
     log_dirs: Mapping[int, LogDirReading] = field(repr=False)
     unresponsive_broker_ids: frozenset[int] = frozenset()  # live ones that did not respond
@@ -119,11 +120,10 @@ class Observation:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def with_touched_keys(self, touched_keys: tuple[TouchedKey, ...]) -> "Observation":
-        """Return the same with other keys of ours; what was found of moves stays found."""
-        observation = copy(self)  # `replace` would leave that out
-        vars(observation)["touched_keys"] = touched_keys
-        return observation
+    @cached_property
+    def own_keys(self) -> tuple[OwnedKey, ...]:
+        """Return the keys in which something of this run is, or may come."""
+        return tuple(owned for owned in self.owned_keys if owned.run_id == self.run_id)
 
     @cached_property
     def leaderless(self) -> frozenset[TopicPartition]:
@@ -150,10 +150,10 @@ class Observation:
             if moving is not None and not set(moving.adding).issubset(description.isr)
         )
 
-    @property
+    @cached_property
     def keys_in_use(self) -> frozenset[ResourceKey]:
-        """Return the keys of ours that throttle copies in flight, whoever began them."""
-        return keys_in_use(self.touched_keys, self.copied) if self.copied else frozenset()
+        """Return the keys that throttle copies in flight, whoever began them."""
+        return keys_in_use(self.configs, self.copied)
 
     @property
     def is_anything_moving(self) -> bool:

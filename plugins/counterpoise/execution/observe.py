@@ -114,13 +114,14 @@ def observe(
     journal = ledger.journal(scope.run_id)
     cluster = reader.describe_cluster()
     live_broker_ids = cluster.live_broker_ids
-    touched_keys = journal.touched()
+    owned_keys = ledger.open_keys(scope.plan.cluster)
     rows, of_others = (
         journal.submitted(only_open=True),
         ledger.open_submitted(scope.plan.cluster, except_of=scope.run_id),
     )
     concerned = frozenset(scope.resources)
-    resources = {*concerned, *(key.resource for key in touched_keys), EVERY_BROKER}
+    of_run = (key.resource for key in owned_keys if key.run_id == scope.run_id)
+    resources = {*concerned, *of_run, EVERY_BROKER}
     with ThreadPoolExecutor(1) as pool:
         pending_partitions = pool.submit(read_partitions, reader, scope.plan)
         configs, versions = _read_settings(reader, resources, live_broker_ids, previous, now)
@@ -133,6 +134,7 @@ def observe(
     ]
     taken_over = [row for row in of_earlier_runs if _is_planned(scope.plan, row)]
     return Observation(
+        run_id=scope.run_id,
         observed_at=now,
         cluster_id=cluster.cluster_id,
         live_broker_ids=live_broker_ids,
@@ -140,7 +142,7 @@ def observe(
         configs=configs,
         submitted=grouped((row.topic_partition, row) for row in (*rows, *taken_over)),
         election_attempts=journal.election_attempts(at_least=2),
-        touched_keys=touched_keys,
+        owned_keys=owned_keys,
         log_dirs=log_dirs,
         unresponsive_broker_ids=unresponsive_broker_ids,
         unmeasured_broker_ids=copying_brokers(partitions) - log_dirs.keys(),

@@ -152,11 +152,11 @@ def _lacks_throttle(
 
     Until a broker shows another rate they are throttled by the former one.
     """
-    configs, touched_keys = observation.configs, observation.touched_keys
+    configs, owned_keys = observation.configs, observation.owned_keys
     throttles = wanted_throttles(moving, rate_bytes_per_second)
-    missing = missing_changes(throttles, configs, touched_keys)
-    unthrottled = without_own_rates(missing, touched_keys, configs)
-    return bool(unthrottled), bool(removed_by_others(missing, touched_keys, configs))
+    missing = missing_changes(throttles, configs, owned_keys)
+    unthrottled = without_own_rates(missing, owned_keys, configs)
+    return bool(unthrottled), bool(removed_by_others(missing, owned_keys, configs))
 
 
 def _without_unobserved_time(previous: RunProgress, now: datetime) -> RunProgress:

@@ -2,17 +2,19 @@
 
     calls = RecordedCalls(admin, journal, log)
     results = calls.restore(keys, step)             # keys of the run, each with its change
-    results = calls.alter_configs(changes, call, step)
+    results = calls.alter_configs(changes, step.touching(keys), step)
 
-Whoever was stopped for longer than a step holds sends nothing; a call of whoever was stopped within
-the call itself stays on record as unanswered.
+Whoever was stopped for longer than a step holds sends nothing; a call that sets keys, of whoever
+was stopped within the call itself, stays on record as unanswered.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import UnknownOutcomeError
 from counterpoise.execution.commands import KeyChange
+from counterpoise.execution.throttling.restore import restoring_change
+from counterpoise.kafka_admin.combined_reads import read_throttle_keys
 from counterpoise.kafka_admin.config_requests import without_answer
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
@@ -21,6 +23,7 @@ from counterpoise.model.words import pluralize
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
     from counterpoise.ledger import Journal, Step
+    from counterpoise.ledger.owned import UnansweredKeys
 
 _MAX_ERRORS_NAMED: Final = 20
 
@@ -45,20 +48,34 @@ class RecordedCalls:
         self._not_again = {(event.kind, event.text) for event in events}
 
     def restore(self, keys: Sequence[KeyChange], step: "Step") -> CallResults[ConfigResource]:
-        """Restore keys in one call.
+        """Restore keys in one call, and read them back.
 
         Raises StepExpiredError where what was read of them may be old.
         """
         with step.together(is_current=True):
             self.record_event("restoring", pluralize(len(keys), "config key"), step)
-            step.reopen_keys(touched for touched, _ in keys if touched.restored_at is not None)
-            call = step.sending([touched for touched, _ in keys])
-        return self.alter_configs([change for _, change in keys], call, step)
+        results = self.alter_configs([change for _, change in keys], {}, step)
+        self.read_back(keys, results, step)
+        return results
+
+    def read_back(
+        self, keys: Iterable[KeyChange], results: CallResults[ConfigResource], step: "Step"
+    ) -> None:
+        """Record which keys are restored: the change was answered, and nothing of ours shows."""
+        accepted = [key for key, _ in keys if key.resource in results.accepted]
+        if not accepted:
+            return
+        configs = read_throttle_keys(self._admin, {key.resource for key in accepted})
+        step.keys_done(
+            key
+            for key in accepted
+            if key.resource in configs and restoring_change(key, configs) is None
+        )
 
     def alter_configs(
-        self, changes: Sequence[ConfigChange], call: str, step: "Step"
+        self, changes: Sequence[ConfigChange], before: "UnansweredKeys", step: "Step"
     ) -> CallResults[ConfigResource]:
-        """Change configs in one call; the call stays on record until each broker has answered it.
+        """Change configs in one call; `before` is what the intent to set keys returned.
 
         Returns nothing accepted where the answer was lost. That is harmless: the next observation
         reads every key, and what a broker that does not respond may apply later, when it wakes, is
@@ -70,12 +87,11 @@ class RecordedCalls:
             resources = {change.resource for change in changes}
             unanswered = resources & error.subjects or {r for r in resources if r.is_topic}
             with step.together():
-                step.answer_received(call, except_for=unanswered)
+                step.keys_answered(before, except_for=unanswered)
                 self.record_event("no answer", str(error), step)
             return CallResults((), {})
-        unanswered = without_answer(results.errors)
         with step.together():
-            step.answer_received(call, except_for=unanswered)
+            step.keys_answered(before, except_for=without_answer(results.errors))
             self.record_errors("config change", results, step)
         return results
 

@@ -1,6 +1,6 @@
 """The journal of one run: what was intended, what was answered, what was observed.
 
-    journal.touched(), journal.submitted()       # anybody may read
+    journal.owned_keys(), journal.submitted()       # anybody may read
     with journal.step() as step: ...             # who works on the run writes: `step.py`
 
 Without a step, only what stays true whoever works on the run is written: what people answered
@@ -14,21 +14,21 @@ from typing import Final
 import sqlalchemy as sa
 
 from counterpoise.ledger.database_clock import database_seconds
+from counterpoise.ledger.owned import read_owned_keys
 from counterpoise.ledger.run_states import add_event
 from counterpoise.ledger.schema import elections, events, submitted
 from counterpoise.ledger.statements import OBSERVED_AT, PROGRESS
 from counterpoise.ledger.step import Step, held_step
 from counterpoise.ledger.submitted import read_submitted
-from counterpoise.ledger.touched import read_pending_restores, read_touched_keys
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.run import (
     Event,
     Execution,
+    OwnedKey,
     RunState,
     Submitted,
-    TouchedKey,
 )
 from counterpoise.model.run_progress import RunProgress
 
@@ -47,18 +47,11 @@ class Journal:
         cluster = self._transactions.cluster_of(self.run_id)
         return held_step(self._transactions, cluster, self.run_id)
 
-    def touched(self) -> tuple[TouchedKey, ...]:
-        """Return the config keys that the run has touched, by resource and key."""
+    def owned_keys(self) -> list[OwnedKey]:
+        """Return the config keys that the run has set, by resource and key."""
         with self._transactions.reading() as connection:
-            return read_touched_keys(connection, self.run_id)
-
-    def pending_restores(self) -> tuple[TouchedKey, ...]:
-        """Return the keys of the cluster's runs that are not restored, or that a call may still
-        change; newest run first.
-        """
-        cluster = self._transactions.cluster_of(self.run_id)
-        with self._transactions.reading() as connection:
-            return read_pending_restores(connection, cluster)
+            now = self._transactions.now(connection)
+            return read_owned_keys(connection, self.run_id, now)
 
     def submitted(self, *, only_open: bool = False) -> list[Submitted]:
         """Return what the run has submitted; only where something of it may be under way."""

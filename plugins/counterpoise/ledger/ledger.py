@@ -24,6 +24,7 @@ from counterpoise.ledger import failures, overview
 from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.entries import Entries
 from counterpoise.ledger.journal import Journal
+from counterpoise.ledger.owned import read_open_keys
 from counterpoise.ledger.retention import delete_old_rows
 from counterpoise.ledger.rows import read_approval, read_request, read_run
 from counterpoise.ledger.run_states import (
@@ -53,6 +54,7 @@ from counterpoise.model.run import (
     UNDER_WAY_STATES,
     WAITING_STATES,
     WHY_REQUESTED,
+    OwnedKey,
     Run,
     RunState,
     Submitted,
@@ -335,6 +337,11 @@ class Ledger:
         with self._transactions.reading() as connection:
             now = self._transactions.now(connection)
             return read_open_of_others(connection, cluster, except_of, now)
+
+    def open_keys(self, cluster: str) -> list[OwnedKey]:
+        """Return the config keys of a cluster in which something of a run is, or may come."""
+        with self._transactions.reading() as connection:
+            return read_open_keys(connection, cluster, self._transactions.now(connection))
 
     def journal(self, run_id: str) -> Journal:
         return Journal(run_id, self._transactions)

@@ -16,11 +16,11 @@ import sqlalchemy as sa
 from counterpoise.ledger.rows import read_request, read_run
 from counterpoise.ledger.schema import (
     clusters,
+    owned_keys,
     plans,
     pulses,
     requests,
     runs,
-    touched_keys,
 )
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.control import ControlRequest
@@ -68,8 +68,8 @@ def pending_restores_by_run(transactions: Transactions, cluster: str) -> dict[st
     """Return how many config keys each ended run of a cluster has left to restore."""
     query = (
         sa.select(runs.c.run_id, sa.func.count().label("keys"))
-        .join(runs, runs.c.run_id == touched_keys.c.run_id)
-        .where(touched_keys.c.restored_at.is_(None))
+        .join(runs, runs.c.run_id == owned_keys.c.run_id)
+        .where(owned_keys.c.done_at.is_(None))
         .where(runs.c.cluster == cluster, runs.c.state.in_(LOOKED_AFTER_STATES))
         .group_by(runs.c.run_id)
     )
@@ -145,8 +145,8 @@ def _add_progress(connection: sa.Connection, found: dict[str, LedgerState]) -> N
 def _add_keys(connection: sa.Connection, found: dict[str, LedgerState]) -> None:
     query = (
         sa.select(runs.c.cluster, runs.c.state, sa.func.count().label("keys"))
-        .join(runs, runs.c.run_id == touched_keys.c.run_id)
-        .where(touched_keys.c.restored_at.is_(None), runs.c.cluster.in_(sorted(found)))
+        .join(runs, runs.c.run_id == owned_keys.c.run_id)
+        .where(owned_keys.c.done_at.is_(None), runs.c.cluster.in_(sorted(found)))
         .group_by(runs.c.cluster, runs.c.state)
     )
     for row in connection.execute(query):

@@ -24,10 +24,10 @@ from counterpoise.ledger.schema import (
     approvals,
     elections,
     events,
+    owned_keys,
     requests,
     runs,
     submitted,
-    touched_keys,
 )
 from counterpoise.model.approval import Approval
 from counterpoise.model.control import Control, ControlRequest, find_active_requests
@@ -146,11 +146,12 @@ def _delete_rows_of_forgotten_runs(
         runs.c.state.in_(LOOKED_AFTER_STATES),
         ~has_events,
     )
-    key = touched_keys.c
+    owned = owned_keys.c
+    is_answered = owned.unanswered_at.is_(None) | (owned.unanswered_at < lost_before)
     no_longer_needed = (
         (submitted, submitted.c.done_at.is_not(None) | (submitted.c.unanswered_at < lost_before)),
         (elections, sa.true()),
-        (touched_keys, key.restored_at.is_not(None) & key.unanswered_call.is_(None)),
+        (owned_keys, owned.done_at.is_not(None) & is_answered),
     )
     for table, condition in no_longer_needed:
         connection.execute(table.delete().where(table.c.run_id.in_(forgotten), condition))

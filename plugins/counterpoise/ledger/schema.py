@@ -111,24 +111,19 @@ approvals = sa.Table(
     sqlite_autoincrement=True,  # no row takes the id of one that was deleted
 )
 
-touched_keys = sa.Table(
-    "touched_keys",
+# The config keys that runs have set: of each key of a cluster, one row is open.
+owned_keys = sa.Table(
+    "owned_keys",
     metadata,
     sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), primary_key=True),
     sa.Column("resource_type", sa.Text, primary_key=True),
     sa.Column("resource_name", sa.Text, primary_key=True),
     sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("topic_id", sa.Text, nullable=False),  # "" for brokers
-    sa.Column("before_value", sa.Text),  # null: was not set at this resource
-    sa.Column("ours", sa.Text, nullable=False),  # the rate, or the list entries that we added
-    sa.Column("during_value", sa.Text),  # read back from the cluster while it was ours
-    sa.Column("after_value", sa.Text),  # read back after it was restored
-    sa.Column("touched_at", UtcDateTime, nullable=False),
-    sa.Column("restored_at", UtcDateTime),
-    # Restored, changed by somebody else, topic gone, ...
-    sa.Column("outcome", sa.Text, nullable=False, default=""),
-    sa.Column("earlier_rates", sa.Text),  # of ours, that were read back and replaced since
-    sa.Column("unanswered_call", sa.Text),  # names a call that may still change the key, much later
+    sa.Column("before_value", sa.Text),  # without what is ours; null: not set at this resource
+    sa.Column("written", sa.Text, nullable=False),  # rates, the last one set last; or list entries
+    # Set with the intent of a call; the answer puts back what it was.
+    sa.Column("unanswered_at", UtcDateTime),
+    sa.Column("done_at", UtcDateTime),  # null: something of ours may be there
 )
 
 # What runs have asked for: a row is open until nothing of it can be under way any more.

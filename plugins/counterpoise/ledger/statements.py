@@ -2,9 +2,9 @@
 takes longer than to execute it.
 
     connection.execute(RUN, {"this_run": run_id}).first()
-    connection.execute(update_of_a_key(outcome="as before"), [named(key_columns), ...])
 
-Those of the step's lock are in `step_lock.py`, those that read config keys in `touched.py`.
+Those of the step's lock are in `step_lock.py`, those of what a run owns in `owned.py` and
+`submitted.py`.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from counterpoise.ledger.schema import plans, pulses, requests, runs, touched_keys
+from counterpoise.ledger.schema import plans, pulses, requests, runs
 
-KEY_COLUMNS: Final = ("run_id", "resource_type", "resource_name", "key")
 _THIS_RUN: Final = sa.bindparam("this_run", type_=sa.Text)
 
 
@@ -43,12 +42,6 @@ UPDATE_OF_PROGRESS: Final = (
         body=sa.bindparam("new_body"),
     )
 )
-
-
-def update_of_a_key(**values: object) -> sa.Update:
-    """Return the update of one row, with the parameters that `named` makes of KEY_COLUMNS."""
-    where = [touched_keys.c[name] == sa.bindparam(f"this_{name}") for name in KEY_COLUMNS]
-    return touched_keys.update().where(*where).values(**values)
 
 
 def named(key: Mapping[str, object]) -> dict[str, object]:

@@ -15,21 +15,27 @@ still make that call when it wakes. Its intent has no answer then: for a day it 
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import sqlalchemy as sa
 
+from counterpoise.ledger.owned import (
+    UnansweredKeys,
+    record_answers,
+    record_done,
+    record_last_rates,
+    record_touch,
+)
 from counterpoise.ledger.run_states import add_event, add_request, set_state
 from counterpoise.ledger.schema import (
     elections,
     pulses,
     requests,
-    touched_keys,
 )
-from counterpoise.ledger.statements import RUN, UPDATE_OF_PROGRESS, named, update_of_a_key
+from counterpoise.ledger.statements import RUN, UPDATE_OF_PROGRESS
 from counterpoise.ledger.step_lock import StepLock
 from counterpoise.ledger.submitted import (
     Replicas,
@@ -40,23 +46,15 @@ from counterpoise.ledger.submitted import (
     record_over,
     take_over,
 )
-from counterpoise.ledger.touched import (
-    joined_entries,
-    read_touched_keys,
-    remaining_entries,
-    value_to_go_back_to,
-    values_touched_again,
-)
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest, emptied_by
-from counterpoise.model.kafka import RATE_KEYS, ConfigResource
+from counterpoise.model.kafka import ConfigResource
 from counterpoise.model.run import (
     ENDED_STATES,
-    TAKEN_BACK,
+    OwnedKey,
     RunState,
     Submitted,
-    TouchedKey,
 )
 from counterpoise.model.run_progress import RunProgress
 
@@ -190,118 +188,31 @@ class Step:
 
     # -- config keys
 
-    def touching(self, keys: Iterable[TouchedKey]) -> None:
-        """Record the intent to change keys, with their earlier values.
+    def touching(self, keys: Iterable[OwnedKey]) -> UnansweredKeys:
+        """Record the intent to set keys, as they are owned then; return what `keys_answered` needs.
 
-        The earlier value is what the key would have now without what is ours: what somebody else
-        changed since it was ours is theirs. New entries, or another rate, are added to what is
-        ours; an earlier rate stays ours until `read_back`. A key that was restored since (the run
-        halted and was started again) begins anew, and so does that of a topic made again under the
-        same name; what a call without an answer may still write stays ours.
+        Until then, the change may be applied at any time. An earlier call that nobody answered
+        stays on record: an answer to a later one says nothing about it.
         """
         with self._writing() as connection:
-            known = {t.resource_key: t for t in read_touched_keys(connection, self.run_id)}
-            now = self.now()
-            new_rows = []
-            for touched in keys:
-                earlier = known.get(touched.resource_key)
-                if earlier is None:
-                    new_rows.append(self._key(touched) | self._intent(touched, now))
-                    continue
-                values = values_touched_again(earlier, self._intent(touched, now))
-                self._update_keys(connection, [touched], **values)
-            if new_rows:
-                connection.execute(touched_keys.insert(), new_rows)
+            return record_touch(connection, self.run_id, keys, self.now())
 
-    def sending(self, keys: Iterable[TouchedKey]) -> str:
-        """Record that a change of these keys is sent now; return the name of the call.
-
-        Until `answer_received`, the change may be applied at any time. An earlier call that nobody
-        answered stays on record: an answer to a later one says nothing about it.
-        """
-        call = uuid.uuid4().hex
+    def keys_answered(
+        self, before: UnansweredKeys, *, except_for: Collection[ConfigResource] = ()
+    ) -> None:
+        """Record the answer to a call that sets keys, except for some resources."""
         with self._writing() as connection:
-            values = {"unanswered_call": sa.func.coalesce(touched_keys.c.unanswered_call, call)}
-            self._update_keys(connection, keys, **values)
-        return call
+            record_answers(connection, before, except_for)
 
-    def answer_received(self, call: str, *, except_for: Iterable[ConfigResource] = ()) -> None:
-        """Record that a call was answered, except for some resources."""
-        key = touched_keys.c
-        unanswered = [
-            sa.and_(key.resource_type == str(r.type), key.resource_name == r.name)
-            for r in except_for
-        ]
-        was_answered = sa.not_(sa.or_(sa.false(), *unanswered))
-        is_of_call = (key.run_id == self.run_id, key.unanswered_call == call)
+    def rates_shown(self, keys: Iterable[OwnedKey]) -> None:
+        """Record that brokers show the rates that were set last: earlier ones are not the run's."""
         with self._writing() as connection:
-            connection.execute(
-                touched_keys.update().where(*is_of_call, was_answered).values(unanswered_call=None)
-            )
+            record_last_rates(connection, keys)
 
-    def taken_back(self, keys: Iterable[tuple[TouchedKey, str]]) -> None:
-        """Record which entries of a list are no longer ours: a change that removes them was
-        answered.
-        """
+    def keys_done(self, keys: Iterable[OwnedKey]) -> None:
+        """Record that nothing of their runs is in these keys any more."""
         with self._writing() as connection:
-            known = {t.resource_key: t for t in read_touched_keys(connection, self.run_id)}
-            for touched, removed in keys:
-                ours = remaining_entries(known[touched.resource_key].written_value, removed)
-                self._update_keys(connection, [touched], ours=ours)
-
-    def clear_unanswered_calls(self, keys: Iterable[TouchedKey]) -> None:
-        """Record that every change that was sent of these keys was applied, or never will be."""
-        with self._writing() as connection:
-            self._update_keys(connection, keys, unanswered_call=None)
-
-    def read_back(self, keys: Sequence[tuple[TouchedKey, str | None]]) -> None:
-        """Record what the cluster reports after the change.
-
-        Where it is the rate that was set last, earlier ones are no longer ours (`earlier_rates`),
-        unless a call that nobody answered may bring one back.
-        """
-        alone: list[dict[str, object]] = []
-        with_ours: list[dict[str, object]] = []
-        for touched, value in keys:
-            row = named(self._key(touched)) | {"value": value}
-            if touched.key in RATE_KEYS and not touched.has_unanswered_call:
-                rates = joined_entries(touched.earlier_rates, touched.written_value)
-                with_ours.append(row | {"earlier": rates})
-            else:
-                alone.append(row)
-        read, earlier = (sa.bindparam(name, type_=sa.Text) for name in ("value", "earlier"))
-        with self._writing() as connection:
-            if alone:
-                connection.execute(update_of_a_key(during_value=read), alone)
-            if with_ours:
-                update = update_of_a_key(during_value=read, ours=read, earlier_rates=earlier)
-                connection.execute(update, with_ours)
-
-    def restoring_answered(self, keys: Iterable[TouchedKey]) -> None:
-        """Record that a change which takes back all that is ours in these keys was answered."""
-        with self._writing() as connection:
-            self._update_keys(connection, keys, outcome=TAKEN_BACK)
-
-    def restored(self, touched: TouchedKey, after_value: str | None, outcome: str) -> None:
-        with self._writing() as connection:
-            restored_at = sa.func.coalesce(touched_keys.c.restored_at, self.now())
-            values = {"after_value": after_value, "restored_at": restored_at, "outcome": outcome}
-            self._update_keys(connection, [touched], **values)
-
-    def restore_later(self, touched: TouchedKey, outcome: str) -> None:
-        """Record why a key cannot be restored now; its restore stays pending."""
-        with self._writing() as connection:
-            self._update_keys(connection, [touched], outcome=outcome)
-
-    def reopen_keys(self, keys: Iterable[TouchedKey]) -> None:
-        """Record that keys which were restored have to be restored again, since a call came late.
-
-        What somebody else had set since is their value of before.
-        """
-        values: dict[str, object] = {"before_value": value_to_go_back_to(), "outcome": ""}
-        values |= dict.fromkeys(("restored_at", "after_value", "during_value"))
-        with self._writing() as connection:
-            self._update_keys(connection, keys, **values)
+            record_done(connection, keys, self.now())
 
     # -- moves
 
@@ -340,32 +251,3 @@ class Step:
                 update = elections.update().where(*where).values(attempts=elections.c.attempts + 1)
                 if not connection.execute(update).rowcount:
                     connection.execute(elections.insert().values(**key, attempts=1))
-
-    # -- rows
-
-    def _key(self, touched: TouchedKey) -> dict[str, object]:
-        return {
-            "run_id": self.run_id,
-            "resource_type": str(touched.resource.type),
-            "resource_name": touched.resource.name,
-            "key": touched.key,
-        }
-
-    def _intent(self, touched: TouchedKey, now: datetime) -> dict[str, object]:
-        return {
-            "topic_id": touched.topic_id,
-            "before_value": touched.before_value,
-            "ours": touched.written_value,
-            "touched_at": now,
-            "outcome": "",
-            "earlier_rates": None,
-        }
-
-    def _update_keys(
-        self, connection: sa.Connection, keys: Iterable[TouchedKey], **values: object
-    ) -> None:
-        """Make the same change of many keys in one statement."""
-        rows = [named(self._key(touched)) for touched in keys]
-        if not rows:
-            return
-        connection.execute(update_of_a_key(**values), rows)

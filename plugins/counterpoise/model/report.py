@@ -14,10 +14,7 @@ from counterpoise.model.run_progress import BrokerLoad
 
 @dataclass(frozen=True, slots=True)
 class ThrottleKey:
-    """One config key that the run touched; None means "was not set".
-
-    `after` is as read back from the cluster.
-    """
+    """One config key that the run touched; None means "was not set"."""
 
     resource: str  # as people say it: "broker 4", "topic orders"
     key: str

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import ConfigResource, ResourceKey
+from counterpoise.model.kafka import RATE_KEYS, ConfigResource, ResourceKey
 from counterpoise.model.person import Person
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_bytes
@@ -67,11 +67,8 @@ SHOWS_WITHIN: Final = timedelta(seconds=5)
 # A process that was stopped for so long, and then applies what it holds, was never seen; a broker
 # that is dead for good would keep calls to it open for ever.
 LOST_AFTER: Final = timedelta(days=1)
-# The outcome of a config key in which nothing of ours was left, and that is not as before.
-CHANGED_BY_SOMEBODY_ELSE: Final = "changed by somebody else; left as it is"
-
-# The outcome, until it is read back, of a key whose restoring change was answered.
-TAKEN_BACK: Final = "restored, not read back yet"
+# An event of a run: a config key, and the value of somebody else that stays there (`left_values`).
+LEFT: Final = "left as somebody else set it"
 
 # How long a step lock lasts; longer than any one call to the cluster may take.
 STEP_LOCK_SECONDS: Final = 30
@@ -160,41 +157,43 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class TouchedKey:
-    """A config key that a run changes: what was there before, and what of it is ours."""
+class OwnedKey:
+    """A config key that a run sets: what it would be without the run, and what of it is the run's.
 
+    A value equal to one that the run wrote counts as the run's.
+    """
+
+    run_id: str
     resource: ConfigResource
     key: str
-    topic_id: str  # "" for brokers
-    before_value: str | None  # None: not set at this resource
-    # The comma-separated list entries that we added. Or rates: the one that we set last, after
-    # those that may still show, or come.
-    written_value: str
-    during_value: str | None = None
-    after_value: str | None = None
-    restored_at: datetime | None = None
-    outcome: str = ""
-    # That call may still change the key; or one came late, and the run was not settled since.
-    has_unanswered_call: bool = False
-    earlier_rates: str = ""  # of ours, that were read back and replaced since
+    before: str | None  # without what is the run's; None: not set at this resource
+    # The list entries that the run added. Or its rates: the one that it set last is the last one,
+    # and the only one once its broker shows it.
+    written: tuple[str, ...]
+    # Since when a call that sets it has no answer: it may still be made. None where all were
+    # answered, or are void.
+    unanswered_at: datetime | None = None
+    # Since when nothing of the run is in it; a call without an answer may bring it back.
+    done_at: datetime | None = None
 
     @property
     def resource_key(self) -> ResourceKey:
         return self.resource, self.key
 
     @property
-    def is_taken_back(self) -> bool:
-        """Return whether a change that restores it was answered since something was written."""
-        return self.outcome == TAKEN_BACK
+    def name(self) -> str:
+        """Return for example `topic orders: leader.replication.throttled.replicas`."""
+        return f"{self.resource.type} {self.resource.name}: {self.key}"
 
     @property
-    def value_to_restore(self) -> str | None:
-        """Return what the key goes back to while it holds our value: what was there before.
+    def during(self) -> str:
+        """Return the rate that the run set last, or the entries that it added."""
+        return ",".join(self.written[-1:] if self.key in RATE_KEYS else self.written)
 
-        Where a call of ours came late, over what somebody else had set since: their value.
-        """
-        was_changed = self.restored_at is not None and self.outcome == CHANGED_BY_SOMEBODY_ELSE
-        return self.after_value if was_changed else self.before_value
+    @property
+    def is_open(self) -> bool:
+        """Return whether something of the run is in it, or may come."""
+        return self.done_at is None or self.unanswered_at is not None
 
 
 class Submitted(NamedTuple):
@@ -251,6 +250,16 @@ def events_since_halt(events: Sequence[Event]) -> Sequence[Event]:
     """Return what happened since a run halted last; all where it never has."""
     halts = [number for number, event in enumerate(events) if event.kind == RunState.HALTED]
     return events[halts[-1] + 1 :] if halts else events
+
+
+def left_values(events: Sequence[Event]) -> dict[str, str]:
+    """Return the values of somebody else that stay in config keys of a run, by `OwnedKey.name`, as
+    of its last execution.
+    """
+    starts = [number for number, event in enumerate(events) if event.kind == RunState.RUNNING]
+    recent = events[starts[-1] :] if starts else events
+    texts = (event.text.partition(" = ") for event in recent if event.kind == LEFT)
+    return {name: value for name, _, value in texts}
 
 
 def asked_since(events: Sequence[Event]) -> datetime | None:

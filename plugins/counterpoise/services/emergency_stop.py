@@ -23,7 +23,7 @@ from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import InFlight, MovementPolicy
 from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.reassignment import reassignment_targets
-from counterpoise.model.run import RunState, TouchedKey
+from counterpoise.model.run import OwnedKey, RunState
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
@@ -38,12 +38,12 @@ _NO_RATE: Final = 1  # bytes per second: a run has one, and this one sets none
 class Stopped:
     """The config keys, with what became of them, and the moves that Kafka did not let cancel."""
 
-    keys: tuple[TouchedKey, ...]
+    keys: tuple[OwnedKey, ...]
     in_flight: tuple[Move, ...]
 
     @property
-    def pending_keys(self) -> tuple[TouchedKey, ...]:
-        return tuple(key for key in self.keys if key.restored_at is None)
+    def pending_keys(self) -> tuple[OwnedKey, ...]:
+        return tuple(key for key in self.keys if key.done_at is None)
 
 
 def stop_from_plan(
@@ -83,7 +83,7 @@ def stop_from_plan(
                 time.sleep(wait_seconds)
             open_rows = journal.submitted(only_open=True)
             in_flight = moves_in_flight(plan, admin.list_reassignments(), open_rows)
-            return Stopped(journal.touched(), in_flight)
+            return Stopped(tuple(journal.owned_keys()), in_flight)
         finally:
             ledger.close()
 
@@ -99,7 +99,8 @@ def _record_possible_changes(
     configs = read_throttle_keys(admin, throttles_of_plan(plan).resources)
     reassignments = admin.list_reassignments()
     with journal.step() as step, step.together():
-        step.touching(keys_to_restore(plan, configs))
+        keys = keys_to_restore(plan, configs, journal.run_id)
+        step.keys_answered(step.touching(keys))
         for move in plan.moves:
             tp = move.topic_partition
             targets = {*reassignment_targets(move)}

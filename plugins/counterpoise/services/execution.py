@@ -4,38 +4,32 @@ open_run(installation, run_id, fingerprint)
 execute_step(installation, run_id, fingerprint, log)     # seconds to wait; None: all is done
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from counterpoise import access
 from counterpoise.access import check_granted
-from counterpoise.errors import NotApprovedError, RefusedError, UnknownOutcomeError
-from counterpoise.execution import Driver, ExecutionOptions, restore_pending
+from counterpoise.errors import NotApprovedError, RefusedError
+from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.execution.back_off import LOWEST_RATE
 from counterpoise.execution.conditions import TABLE, in_words
 from counterpoise.execution.leftovers import moves_in_flight
-from counterpoise.execution.throttling.pending_restores import IN_USE, is_pending_restore
-from counterpoise.execution.throttling.targets import keys_in_use, throttles_of_plan
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
-from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
-from counterpoise.model.kafka import ResourceKey
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import Action, ClusterPolicy
 from counterpoise.model.provider import profile_of
-from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey, events_since_halt
+from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, events_since_halt
 from counterpoise.model.run_progress import Condition, RunProgress
-from counterpoise.model.words import join_names
 from counterpoise.services.approvals import check_approved
 from counterpoise.services.kept_empty import check_kept_empty
 from counterpoise.services.validations import check_plan_rules
 
 if TYPE_CHECKING:
-    from counterpoise.kafka_admin.cluster_admin import ClusterAdmin, ClusterReader
+    from counterpoise.kafka_admin.cluster_admin import ClusterReader
 
 Log = Callable[[str], None]
 
@@ -74,8 +68,7 @@ def opened_run(
 
     `seen` is the run as the caller has judged it; one that has ended since is not started. Before
     anything has moved, the plan has to keep the rules, still. Raises NotApprovedError,
-    StalePlanError, RunConflictError, RefusedError; nothing has changed then, but that config keys
-    which earlier runs left may be restored.
+    StalePlanError, RunConflictError, RefusedError; nothing has changed then.
     """
     run, plan = installation.run_and_plan(run_id, fingerprint)
     if run.state is RunState.SUPERSEDED:
@@ -93,7 +86,6 @@ def opened_run(
         check_kept_empty(installation, plan)
     if run.state is RunState.APPROVED:
         check_plan_rules(installation, plan)
-    _restore_pending(installation, run)
     with driver_of(installation, run_id, fingerprint, log) as driver:
         driver.open(seen=seen or run)
         yield driver
@@ -123,38 +115,6 @@ def _check_wanted_since(installation: Installation, run: Run) -> None:
             f"run {run.run_id} has halted ({run.reason}), and nobody has asked since for it to go "
             "on: clear `execute`, or type `counterpoise execute PLAN`, if it should"
         )
-
-
-def _restore_pending(installation: Installation, run: Run) -> None:
-    """Restore config keys of earlier runs, which this run would otherwise note as its "before".
-
-    Raises UnknownOutcomeError where that was sent and not answered: it could come while this run
-    needs the same keys.
-    """
-    journal = installation.ledger.journal(run.run_id)
-    pending = journal.pending_restores()
-    if not pending or run.state in UNDER_WAY_STATES:
-        return
-    with installation.operator(run.cluster) as admin:
-        restore_pending_of(installation, admin, run.cluster)
-    if unanswered := _unanswered_keys(journal.pending_restores()) - _unanswered_keys(pending):
-        names = join_names(sorted({f"{resource.name} {key}" for resource, key in unanswered}))
-        raise UnknownOutcomeError(
-            f"nobody answered when config keys that earlier runs left were restored ({names}): "
-            "nothing of this run was started; execute it again when the brokers respond"
-        )
-
-
-def _unanswered_keys(keys: Iterable[TouchedKey]) -> set[ResourceKey]:
-    """Return those of topics of which a change may still come: the controller has not answered.
-
-    A broker that does not answer would keep every run from starting.
-    """
-    return {
-        touched.resource_key
-        for touched in keys
-        if touched.resource.is_topic and touched.has_unanswered_call
-    }
 
 
 def execute_step(
@@ -287,70 +247,9 @@ def _last_rate(installation: Installation, run: Run) -> int:
     return known_rate or LOWEST_RATE
 
 
-# -- What ended runs of a cluster left: config keys to restore, and moves in flight
+# -- What ended runs of a cluster have in flight
 #
-# restored, pending = restore_pending_of(installation, admin, "prod-eu")
 # moves_left(installation, admin, "prod-eu")    # {run id: moves in flight}
-
-
-def restore_pending_of(
-    installation: Installation, admin: "ClusterAdmin", cluster: str
-) -> tuple[list[TouchedKey], list[TouchedKey]]:
-    """Restore the config keys of ended runs; return those restored now, and those still pending.
-
-    No key is restored that copies in flight use, whoever began them, or that the plan of a run
-    under way may need: these would lose their throttle. Newest first: what an older run wrote may
-    be what a newer one found before it. Raises StepLockHeldError while another process works on the
-    cluster.
-    """
-    restored: list[TouchedKey] = []
-    pending: list[TouchedKey] = []
-    ledger = installation.ledger
-    if _has_nothing_to_restore(installation, cluster):
-        return restored, pending
-    with ledger.step(cluster) as step:
-        runs = ledger.runs(cluster=cluster, were_started=True)
-        under_way = [run for run in runs if run.state in UNDER_WAY_STATES]
-        ended = [run for run in runs if run not in under_way]
-        plans = map(installation.plan_of, under_way)
-        needed = frozenset(key for plan in plans for key in throttles_of_plan(plan).keys)
-        used = keys_in_use(_all_pending(installation, ended), _copied(admin))
-        for run in ended:
-            journal, of_run = ledger.journal(run.run_id), step.of_run(run.run_id)
-            now_restored, still_pending = restore_pending(admin, journal, of_run, needed | used)
-            restored += now_restored
-            pending += still_pending
-        if not under_way:
-            in_use = (t for t in _all_pending(installation, ended) if t.resource_key in used)
-            pending += [replace(t, outcome=IN_USE) for t in in_use if t.restored_at is None]
-    return restored, pending
-
-
-def _copied(reader: "ClusterReader") -> set[TopicPartition]:
-    """Return the partitions of which a replica is copied now."""
-    moving = reader.list_reassignments()
-    topics = reader.describe_topics(sorted({tp.topic for tp in moving})) if moving else ()
-    in_sync = {
-        TopicPartition(topic.topic, partition.partition): partition.isr
-        for topic in topics
-        for partition in topic.partitions
-    }
-    return {tp for tp, found in moving.items() if not {*found.adding}.issubset(in_sync.get(tp, ()))}
-
-
-def _all_pending(installation: Installation, runs: Iterable[Run]) -> list[TouchedKey]:
-    journals = (installation.ledger.journal(run.run_id) for run in runs)
-    return [t for journal in journals for t in journal.touched() if is_pending_restore(t)]
-
-
-def _has_nothing_to_restore(installation: Installation, cluster: str) -> bool:
-    """Return whether a run is under way, and no ended one has left anything: whoever drives it is
-    not held up for nothing.
-    """
-    ledger = installation.ledger
-    runs = ledger.runs(cluster=cluster, were_started=True)
-    ended = [run for run in runs if run.state not in UNDER_WAY_STATES]
-    return len(ended) < len(runs) and not _all_pending(installation, ended)
 
 
 def moves_left(

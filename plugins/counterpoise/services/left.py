@@ -41,5 +41,5 @@ def left_of(installation: Installation, run_id: str) -> Left:
     }
     return Left(
         tuple(sorted(moving)),
-        sum(touched.restored_at is None for touched in journal.touched()),
+        sum(key.done_at is None for key in journal.owned_keys()),
     )

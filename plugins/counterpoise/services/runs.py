@@ -7,7 +7,7 @@ details.refusals.get(Action.OPERATE)      # None: may; else a sentence why not, 
 Plans never change, so the last few are kept, by where they lie and their fingerprint.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import lru_cache
@@ -30,11 +30,12 @@ from counterpoise.model.run import (
     UNDER_WAY_STATES,
     WAITING_STATES,
     Event,
+    OwnedKey,
     Run,
     RunState,
-    TouchedKey,
     is_refused_by_validation,
     left_unchecked,
+    left_values,
     validated_at,
     why_refused_by_validation,
     why_requested,
@@ -82,7 +83,7 @@ class RunStatus:
     approvals: tuple[Approval, ...]  # oldest first
     requests: tuple[ControlRequest, ...]  # oldest first
     active: ActiveRequests
-    touched: tuple[TouchedKey, ...]
+    keys: Sequence[OwnedKey]  # config keys that it has set, by resource and key
     events: tuple[Event, ...]
     moves_submitted: int
     moves_done: int
@@ -111,7 +112,7 @@ class RunStatus:
     @property
     def was_started(self) -> bool:
         """Return whether the run was under way, so that the cluster may have changed."""
-        return self.is_under_way or self.run_progress is not None or bool(self.touched)
+        return self.is_under_way or self.run_progress is not None or bool(self.keys)
 
     @property
     def validated_at(self) -> datetime | None:
@@ -155,11 +156,16 @@ class RunStatus:
         return self.approvals[-1] if self.approvals else None
 
     @property
-    def pending_restores(self) -> tuple[TouchedKey, ...]:
+    def left_values(self) -> Mapping[str, str]:
+        """Return the values of somebody else that stay in its keys, by `OwnedKey.name`."""
+        return left_values(self.events)
+
+    @property
+    def pending_restores(self) -> tuple[OwnedKey, ...]:
         """Return the config keys that an ended run could not restore: their brokers are dead."""
         if self.run.state not in LOOKED_AFTER_STATES:
             return ()
-        return tuple(key for key in self.touched if key.restored_at is None)
+        return tuple(key for key in self.keys if key.done_at is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +226,7 @@ def _status(installation: Installation, run: Run) -> RunStatus:
         approvals=ledger.approvals_of(run.run_id),
         requests=requests,
         active=find_active_requests(requests, now),
-        touched=journal.touched(),
+        keys=journal.owned_keys(),
         events=events,
         moves_submitted=max(submitted, done),
         moves_done=done,

@@ -20,7 +20,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.provider import profile_of
 from counterpoise.model.report import RunReport, ThrottleKey
 from counterpoise.model.request import KINDS, Goal
-from counterpoise.model.run import ENDED_BY_PEOPLE, Run, RunState, TouchedKey
+from counterpoise.model.run import ENDED_BY_PEOPLE, OwnedKey, Run, RunState, left_values
 from counterpoise.model.run_progress import BrokerLoad
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import pluralize
@@ -61,24 +61,26 @@ def compare(installation: Installation, plan: RebalancePlan) -> Comparison:
     """
     runs = installation.ledger.runs(fingerprint=plan.fingerprint)
     ended = [run for run in runs if run.closed_at]
-    touched = installation.ledger.journal(ended[0].run_id).touched() if ended else ()
-    return _compared(installation, plan, touched)[1]
+    return _compared(installation, plan, ended[0].run_id if ended else None)[1]
 
 
 def _compared(
-    installation: Installation, plan: RebalancePlan, touched: Sequence[TouchedKey]
+    installation: Installation, plan: RebalancePlan, run_id: str | None
 ) -> tuple[ClusterSnapshot, Comparison]:
-    """Return a fresh snapshot, compared with the plan.
+    """Return a fresh snapshot, compared with the plan; and the config keys of a run.
 
     A difference counts when a second snapshot has one, too: the metadata of the broker that
     responds may be behind.
     """
+    journal = installation.ledger.journal(run_id) if run_id else None
+    keys = journal.owned_keys() if journal else ()
+    left = left_values(journal.events()) if journal else {}
     fresh = fresh_snapshot(installation, plan.cluster)
-    compared = verification.compare(plan, fresh, touched)
+    compared = verification.compare(plan, fresh, keys, left)
     if compared.problems:
         time.sleep(_SECONDS_BETWEEN_OBSERVATIONS)
         fresh = fresh_snapshot(installation, plan.cluster)
-        compared = verification.compare(plan, fresh, touched)
+        compared = verification.compare(plan, fresh, keys, left)
     return fresh, compared
 
 
@@ -158,12 +160,13 @@ def report_run(installation: Installation, run_id: str) -> str:
     """Write the run's report (before and after, moves, config keys, events); return its URI."""
     run, plan = installation.run_and_plan(run_id)
     journal = installation.ledger.journal(run_id)
+    keys, events = journal.owned_keys(), journal.events()
     approvals = installation.ledger.approvals_of(run_id)
     run_progress = journal.run_progress()
     progress = run_progress.progress if run_progress else None
     problems: tuple[str, ...] = ()
     if run.state is RunState.DONE:
-        fresh, compared = _compared(installation, plan, journal.touched())
+        fresh, compared = _compared(installation, plan, run_id)
         problems = compared.problems
     else:
         fresh = fresh_snapshot(installation, run.cluster)
@@ -175,8 +178,8 @@ def report_run(installation: Installation, run_id: str) -> str:
         after=analysis.broker_loads(fresh),
         copied_bytes=progress.copied_bytes if progress else 0,
         moves_done=progress.moves_done if progress else 0,
-        throttle_keys=tuple(_throttle_key(touched) for touched in journal.touched()),
-        events=journal.events(),
+        throttle_keys=tuple(_throttle_key(key, left_values(events)) for key in keys),
+        events=events,
         problems=problems,
     )
     name = run_report_name(run.cluster, run_id)
@@ -192,14 +195,14 @@ def _loads_before(plan: RebalancePlan) -> tuple[BrokerLoad, ...]:
     )
 
 
-def _throttle_key(touched: TouchedKey) -> ThrottleKey:
+def _throttle_key(key: OwnedKey, left: Mapping[str, str]) -> ThrottleKey:
     return ThrottleKey(
-        resource=f"{touched.resource.type} {touched.resource.name}",
-        key=touched.key,
-        before=touched.before_value,
-        during=touched.during_value,
-        after=touched.after_value,
-        is_pending=touched.restored_at is None,
+        resource=f"{key.resource.type} {key.resource.name}",
+        key=key.key,
+        before=key.before,
+        during=key.during,
+        after=left.get(key.name, key.before),
+        is_pending=key.done_at is None,
     )
 
 

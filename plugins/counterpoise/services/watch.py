@@ -15,16 +15,17 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import ClusterError, RunConflictError, StepLockHeldError
+from counterpoise.execution import restore_pending
 from counterpoise.execution.leftovers import ORPHANED_AFTER, is_orphaned
 from counterpoise.installation import Installation
 from counterpoise.model.run import (
     UNDER_WAY_STATES,
+    OwnedKey,
     Run,
     RunState,
-    TouchedKey,
 )
 from counterpoise.model.words import pluralize
-from counterpoise.services.execution import moves_left, restore_pending_of, settle_step, sweep_step
+from counterpoise.services.execution import moves_left, settle_step, sweep_step
 from counterpoise.services.foreign import endless_reassignments, foreign_throttles
 from counterpoise.units import format_moment, format_seconds
 
@@ -137,7 +138,7 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
         settled_runs=tuple(settled),
         restored_keys=tuple(map(_in_words, restored)),
         pending_keys=tuple(map(_in_words, pending)),
-        why_pending=tuple(touched.outcome for touched in pending),
+        why_pending=tuple(pending.values()),
         late_moves=tuple(
             f"{move.topic_partition} (run {run_id})"
             for run_id, of_run in left.items()
@@ -159,7 +160,7 @@ def _describe_under_way(installation: Installation, run: Run) -> str:
     journal = installation.ledger.journal(run.run_id)
     run_progress = journal.run_progress()
     observed_at = run_progress.observed_at if run_progress else run.opened_at
-    keys = sum(touched.restored_at is None for touched in journal.touched())
+    keys = sum(key.done_at is None for key in journal.owned_keys())
     return (
         f"{run.run_id}: {run.state}, last observed at {format_moment(observed_at)}, "
         f"{pluralize(keys, 'config key')} set. If nothing drives it any more: `counterpoise "
@@ -210,23 +211,27 @@ def _sweep(installation: Installation, run_id: str, log: Log) -> None:
 
 def _restore_pending(
     installation: Installation, admin: "ClusterAdmin", cluster: str, log: Log
-) -> tuple[list[TouchedKey], list[TouchedKey]]:
+) -> tuple[list[OwnedKey], dict[OwnedKey, str]]:
+    ledger = installation.ledger
+    if not ledger.open_keys(cluster):
+        return [], {}
     try:
-        return restore_pending_of(installation, admin, cluster)
+        with ledger.step(cluster) as step:
+            return restore_pending(admin, ledger, cluster, step)
     except RunConflictError as error:  # another process is at work, or this one was stopped
         log(f"{error}; what is pending is restored by the next watch")
-        return [], []
+        return [], {}
 
 
 def _foreign_throttles(
     installation: Installation, reader: "ClusterReader", runs: Sequence[Run]
 ) -> tuple[str, ...]:
-    touched = [t for run in runs for t in installation.ledger.journal(run.run_id).touched()]
-    of_runs = {key.resource for key in touched if key.resource.is_topic}
-    ours = {key.resource_key for key in touched if key.restored_at is None}
+    keys = [key for run in runs for key in installation.ledger.journal(run.run_id).owned_keys()]
+    of_runs = {key.resource for key in keys if key.resource.is_topic}
+    ours = {key.resource_key for key in keys if key.done_at is None}
     return foreign_throttles(reader, of_runs, ours)
 
 
-def _in_words(touched: TouchedKey) -> str:
-    before = "not set" if touched.before_value is None else repr(touched.before_value)
-    return f"{touched.resource.type} {touched.resource.name}: {touched.key}, before: {before}"
+def _in_words(key: OwnedKey) -> str:
+    before = "not set" if key.before is None else repr(key.before)
+    return f"{key.name}, before: {before}"

@@ -4,6 +4,7 @@ as_document(RunDocument.of(details))     # GET /api/runs/ID
 as_document(RunStatusView.of(status))    # counterpoise status RUN --json
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Self
 
@@ -11,7 +12,7 @@ from msgspec import Struct, field
 
 from counterpoise.model.approval import Decision
 from counterpoise.model.control import Control, ControlRequest
-from counterpoise.model.run import RunState, TouchedKey
+from counterpoise.model.run import OwnedKey, RunState
 from counterpoise.views import view_of
 from counterpoise.views.now import RunNow
 
@@ -148,9 +149,10 @@ class KeyView(Struct, frozen=True):
     restored_at: datetime | None
 
     @classmethod
-    def of(cls, key: TouchedKey) -> Self:
-        values = (key.before_value, key.during_value, key.after_value)
-        return cls(f"{key.resource.type} {key.resource.name}", key.key, *values, key.restored_at)
+    def of(cls, key: OwnedKey, left: Mapping[str, str]) -> Self:
+        after = left.get(key.name, key.before) if key.done_at else None
+        resource = f"{key.resource.type} {key.resource.name}"
+        return cls(resource, key.key, key.before, key.during, after, key.done_at)
 
 
 class EventView(Struct, frozen=True):
@@ -179,7 +181,7 @@ class RunDocument(RunView, frozen=True, kw_only=True):
             details.run,
             progress=ProgressView.of(details.doing),
             people_needed=details.yes.needed,
-            keys=tuple(map(KeyView.of, details.touched)),
+            keys=tuple(KeyView.of(key, details.left_values) for key in details.keys),
             events=details.events[-EVENTS_SHOWN:],
         )
 
@@ -206,9 +208,6 @@ class RunStatusView(RunView, frozen=True, kw_only=True):
             decision=approval.decision if approval else None,
             decided_by=approval.who if approval else None,
             rate_bytes_per_second=approval.rate_bytes_per_second if approval else None,
-            config_keys_owed=tuple(
-                f"{key.resource.type} {key.resource.name}: {key.key}"
-                for key in status.pending_restores
-            ),
+            config_keys_owed=tuple(key.name for key in status.pending_restores),
             progress=ProgressView.of(status.doing),
         )

@@ -1,7 +1,7 @@
 """Reads throttle keys back from the brokers that act on them: another one's metadata may be older.
 
     throttled_moves(admin, moves, observation, rate)         # those that may be submitted
-    brokers_that_disagree(admin, observation, broker_ids)    # without the restored keys yet
+    brokers_that_disagree(admin, keys, configs, broker_ids)  # without the restored keys yet
 
 Tried on Kafka 4.3.1: one of thirty reads right after a change was stale, some 0.2 s long.
 """
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from counterpoise.errors import BrokerUnresponsiveError
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.targets import (
+    Configs,
     WantedThrottles,
     broker_resource,
     dynamic_value,
-    is_in_force,
     is_topic_gone,
     missing_changes,
     wanted_throttles,
@@ -24,29 +24,13 @@ from counterpoise.execution.throttling.targets import (
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
 from counterpoise.model.plan import Move
-from counterpoise.model.run import TouchedKey
+from counterpoise.model.run import OwnedKey
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterReader
 
 
 _MAX_BROKERS_AT_ONCE: Final = 20
-
-
-def keys_in_force(observation: Observation) -> list[tuple[TouchedKey, str | None]]:
-    """Return the keys that hold something of ours for the first time since they were changed.
-
-    Each comes with its value.
-    """
-    configs = observation.configs
-    return [
-        (touched, dynamic_value(configs, *touched.resource_key))
-        for touched in observation.touched_keys
-        if touched.during_value is None
-        and touched.restored_at is None
-        and not is_topic_gone(touched, observation.topic_ids)
-        and is_in_force(touched, configs)
-    ]
 
 
 def throttled_brokers(*moves: Move) -> frozenset[int]:
@@ -68,7 +52,7 @@ def throttled_moves(
     in_force = brokers_in_force(
         reader,
         wanted_throttles(copying_moves, rate),
-        observation.touched_keys,
+        observation.owned_keys,
         throttled_brokers(*copying_moves) & live_broker_ids,
     )
 
@@ -83,13 +67,13 @@ def throttled_moves(
 def brokers_in_force(
     reader: "ClusterReader",
     throttles: WantedThrottles,
-    touched_keys: Sequence[TouchedKey],
+    owned_keys: Sequence[OwnedKey],
     broker_ids: Iterable[int],
 ) -> frozenset[int]:
     """Return those of the brokers that report the throttles, each asked by itself."""
     topics = [resource for resource in throttles.resources if resource.is_topic]
     rates_of = grouped((resource, (resource, key)) for resource, key in throttles.rates)
-    touched_of = grouped((touched.resource, touched) for touched in touched_keys)
+    owned_of = grouped((owned.resource, owned) for owned in owned_keys)
 
     def is_in_force(broker_id: int) -> bool:
         broker = broker_resource(broker_id)
@@ -102,28 +86,30 @@ def brokers_in_force(
         if own_rates and broker not in configs:
             return False
         own_throttles = WantedThrottles(throttles.rate_bytes_per_second, own_rates, throttles.lists)
-        return not missing_changes(own_throttles, configs, touched_of.get(broker, ()))
+        return not missing_changes(own_throttles, configs, owned_of.get(broker, ()))
 
     in_force = _check_each(is_in_force, broker_ids)
     return frozenset(broker_id for broker_id, holds in in_force.items() if holds)
 
 
 def brokers_that_disagree(
-    reader: "ClusterReader", observation: Observation, broker_ids: Iterable[int]
+    reader: "ClusterReader",
+    owned_keys: Iterable[OwnedKey],
+    configs: Configs,
+    broker_ids: Iterable[int],
 ) -> tuple[int, ...]:
-    """Return the brokers that report other values of our topic keys than were observed, or none.
+    """Return the brokers that report other values of topic keys than `configs` has, or none.
 
     Keys of topics that are gone are left out.
     """
-    configs = observation.configs
     topic_keys = [
-        touched
-        for touched in observation.touched_keys
-        if touched.resource.is_topic and not is_topic_gone(touched, observation.topic_ids)
+        owned.resource_key
+        for owned in owned_keys
+        if owned.resource.is_topic and not is_topic_gone(owned, configs)
     ]
     if not topic_keys:
         return ()
-    topics = sorted({touched.resource for touched in topic_keys})
+    topics = sorted({topic for topic, _ in topic_keys})
 
     def agrees(broker_id: int) -> bool:
         try:
@@ -131,9 +117,8 @@ def brokers_that_disagree(
         except BrokerUnresponsiveError:
             return False
         return all(
-            dynamic_value(reported, *touched.resource_key)
-            == dynamic_value(configs, *touched.resource_key)
-            for touched in topic_keys
+            dynamic_value(reported, *resource_key) == dynamic_value(configs, *resource_key)
+            for resource_key in topic_keys
         )
 
     agreeing = _check_each(agrees, broker_ids)

@@ -1,7 +1,7 @@
 """Replication throttles (KIP-73): which keys moves need, and what of them is missing. Pure.
 
     throttles = wanted_throttles(moves, rate_bytes_per_second)
-    missing_changes(throttles, configs, touched_keys)    # (): the throttles are in force
+    missing_changes(throttles, configs, owned_keys)      # (): the throttles are in force
 
 Kafka's own split is followed: the leader list names the replicas before the move, the follower list
 only those being added. Lists are merged, never replaced; `*` is left alone; somebody else's rate
@@ -13,15 +13,14 @@ Example: orders-0 moves from (1, 2, 3) to (4, 2, 3). Brokers 1, 2, 3 get the lea
 orders the leader list `0:1,0:2,0:3`; broker 4 gets the follower's rate, the follower list is `0:4`.
 
 Ours is the rate that was set last. One that was set before it is ours only until the broker shows
-the last one: then it can come back by somebody's hand alone, or be shown by a broker whose metadata
-is behind, so that it is never taken for a value of before. Where nobody answered a call, all are.
+the last one: then it can come back by somebody's hand alone. Where nobody answered a call, all are.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from counterpoise.model.cluster import TopicPartition, is_another_topic
+from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     EVERY_BROKER,
     FOLLOWER_RATE,
@@ -40,7 +39,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment import is_one_reassignment, reassignment_targets
-from counterpoise.model.run import TouchedKey
+from counterpoise.model.run import OwnedKey
 
 EVERY_REPLICA: Final = "*"
 _DYNAMIC_SOURCE: Final = {
@@ -155,35 +154,27 @@ def default_rate(configs: Configs) -> int | None:
     return min((int(rate) for rate in rates if rate and rate.isdecimal()), default=None)
 
 
-def is_topic_gone(touched: TouchedKey, topic_ids: Mapping[str, str]) -> bool:
-    """Return whether a key's topic was deleted; one of the same name made since is another topic.
-
-    `topic_ids` has the present ids of the topics that exist.
-    """
-    if not touched.resource.is_topic:
-        return False
-    present_id = topic_ids.get(touched.resource.name)
-    return present_id is None or is_another_topic(touched.topic_id, present_id)
+def is_topic_gone(owned: OwnedKey, configs: Configs) -> bool:
+    """Return whether a key's topic was deleted, and its config with it."""
+    return owned.resource.is_topic and owned.resource not in configs
 
 
 def missing_changes(
-    throttles: WantedThrottles, configs: Configs, touched_keys: Iterable[TouchedKey] = ()
+    throttles: WantedThrottles, configs: Configs, owned_keys: Iterable[OwnedKey] = ()
 ) -> tuple[ConfigChange, ...]:
     """Return the changes after which the throttles are in force.
 
-    Resources that `configs` does not have are left out. `touched_keys` are those of this run: a
-    rate that is ours follows the wanted one up and down, somebody else's is only ever lowered.
+    Resources that `configs` does not have are left out. `owned_keys` are those of all runs: a rate
+    that is ours follows the wanted one up and down, somebody else's is only ever lowered.
     """
-    own_keys = {
-        touched.resource_key: touched for touched in touched_keys if touched.restored_at is None
-    }
+    open_keys = {owned.resource_key: owned for owned in owned_keys if owned.is_open}
     changes = []
     for resource, key in sorted(throttles.rates):
         if resource not in configs:
             continue
-        touched = own_keys.get((resource, key))
-        rate = _capped(throttles.rate_bytes_per_second, touched)
-        if not _is_right_rate(dynamic_value(configs, resource, key), rate, touched):
+        owned = open_keys.get((resource, key))
+        rate = _capped(throttles.rate_bytes_per_second, owned)
+        if not _is_right_rate(dynamic_value(configs, resource, key), rate, owned):
             changes.append(ConfigChange(resource, key, ConfigOperation.SET, str(rate)))
     for (resource, key), wanted in throttles.lists.items():
         if resource not in configs:
@@ -195,27 +186,26 @@ def missing_changes(
     return tuple(changes)
 
 
-def _capped(rate: int, touched: TouchedKey | None) -> int:
+def _capped(rate: int, owned: OwnedKey | None) -> int:
     """Return the rate, or the one that was set before the run where that is lower."""
-    before = touched.before_value if touched else None
+    before = owned.before if owned else None
     return min(rate, int(before)) if before is not None and before.isdecimal() else rate
 
 
-def _is_right_rate(value: str | None, rate: int, touched: TouchedKey | None) -> bool:
+def _is_right_rate(value: str | None, rate: int, owned: OwnedKey | None) -> bool:
     if value is None or not value.isdecimal():
         return False
-    is_ours = touched is not None and value in list_entries(touched.written_value)
+    is_ours = owned is not None and value in owned.written
     return int(value) == rate if is_ours else int(value) <= rate
 
 
 def without_own_rates(
-    changes: Iterable[ConfigChange], touched_keys: Sequence[TouchedKey], configs: Configs
+    changes: Iterable[ConfigChange], owned_keys: Iterable[OwnedKey], configs: Configs
 ) -> tuple[ConfigChange, ...]:
-    """Return the missing changes but for rates that follow others of this run: copies are throttled
-    by the former one until a broker shows the new one.
+    """Return the missing changes but for rates that follow others of ours: copies are throttled by
+    the former one until a broker shows the new one.
     """
-    own_keys = (touched for touched in touched_keys if touched.restored_at is None)
-    written = {touched.resource_key: list_entries(touched.written_value) for touched in own_keys}
+    written = {owned.resource_key: owned.written for owned in owned_keys if owned.is_open}
 
     def has_own_rate(change: ConfigChange) -> bool:
         present = dynamic_value(configs, *change.resource_key)
@@ -225,59 +215,50 @@ def without_own_rates(
 
 
 def removed_by_others(
-    changes: Iterable[ConfigChange], touched_keys: Sequence[TouchedKey], configs: Configs
+    changes: Iterable[ConfigChange], owned_keys: Sequence[OwnedKey], configs: Configs
 ) -> tuple[ConfigChange, ...]:
-    """Return those of the missing changes of throttles that were in force before: somebody else
-    removed them.
+    """Return those of the changes, missing for copies in flight, that were made before: these were
+    read back before the copies began, so that somebody else has removed them.
     """
-    were_in_force = {
-        touched.resource_key: touched
-        for touched in touched_keys
-        if touched.restored_at is None and touched.during_value is not None
-    }
+    written = {owned.resource_key: owned.written for owned in owned_keys if owned.done_at is None}
 
     def was_removed(change: ConfigChange) -> bool:
-        touched = were_in_force.get(change.resource_key)
-        if touched is None:
-            return False
-        absent = set(list_entries(change.value))
-        return change.key not in LIST_KEYS or not absent.isdisjoint(
-            list_entries(touched.written_value)
-        )
+        ours = written.get(change.resource_key, ())
+        is_list = change.key in LIST_KEYS
+        return not set(ours).isdisjoint(list_entries(change.value)) if is_list else bool(ours)
 
-    return tuple(filter(was_removed, without_own_rates(changes, touched_keys, configs)))
+    return tuple(filter(was_removed, without_own_rates(changes, owned_keys, configs)))
 
 
-def is_in_force(touched: TouchedKey, configs: Configs) -> bool:
-    """Return whether the key holds what was written last: that rate, or entries of ours."""
-    present = list_entries(dynamic_value(configs, *touched.resource_key))
-    written = list_entries(touched.written_value)
-    if touched.key in RATE_KEYS:
-        return present == written[-1:]
-    return not set(written).isdisjoint(present)
+def is_last_rate_shown(owned: OwnedKey, configs: Configs) -> bool:
+    """Return whether a broker shows the last of several rates that were set there, and each call
+    was answered: earlier ones are ours no more.
+    """
+    if owned.key not in RATE_KEYS or len(owned.written) < 2 or owned.unanswered_at is not None:
+        return False
+    return dynamic_value(configs, *owned.resource_key) == owned.written[-1]
 
 
-def keys_in_use(
-    keys: Iterable[TouchedKey], copied: Collection[TopicPartition]
-) -> frozenset[ResourceKey]:
-    """Return those of the keys that throttle copies of these partitions, whoever began them: a list
-    by its entries, and a rate through such an entry.
+def keys_in_use(configs: Configs, copied: Collection[TopicPartition]) -> frozenset[ResourceKey]:
+    """Return the keys that throttle copies of these partitions, whoever began them: a list by its
+    entries, and a rate through such an entry.
     """
     used: set[ResourceKey] = set()
-    for touched in keys:
-        if touched.restored_at is not None or touched.key not in LIST_KEYS:
-            continue
-        rate = LEADER_RATE if touched.key == LEADER_REPLICAS else FOLLOWER_RATE
-        for entry in entries_in_use(touched, copied):
-            broker_id = int(entry.partition(":")[2])
-            used |= {touched.resource_key, (broker_resource(broker_id), rate)}
+    for topic in {tp.topic for tp in copied}:
+        for list_key, rate in ((LEADER_REPLICAS, LEADER_RATE), (FOLLOWER_REPLICAS, FOLLOWER_RATE)):
+            resource_key = (topic_resource(topic), list_key)
+            present = list_entries(dynamic_value(configs, *resource_key))
+            for entry in entries_in_use(topic, present, copied):
+                broker_id = int(entry.partition(":")[2])
+                used |= {resource_key, (broker_resource(broker_id), rate)}
     return frozenset(used)
 
 
-def entries_in_use(touched: TouchedKey, copied: Collection[TopicPartition]) -> set[str]:
-    """Return the entries of ours in a list that throttle copies of these partitions."""
-    numbers = {str(tp.partition) for tp in copied if tp.topic == touched.resource.name}
-    entries = list_entries(touched.written_value) if numbers else ()
+def entries_in_use(
+    topic: str, entries: Iterable[str], copied: Collection[TopicPartition]
+) -> set[str]:
+    """Return those entries of a topic's list that throttle copies of these partitions."""
+    numbers = {str(tp.partition) for tp in copied if tp.topic == topic}
     return {entry for entry in entries if entry.partition(":")[0] in numbers}
 
 

@@ -92,6 +92,18 @@ def upgrade() -> None:
     with op.batch_alter_table('events', schema=None) as batch_op:
         batch_op.create_index('ix_events_run_id', ['run_id'], unique=False)
 
+    op.create_table('owned_keys',
+    sa.Column('run_id', sa.Text(), nullable=False),
+    sa.Column('resource_type', sa.Text(), nullable=False),
+    sa.Column('resource_name', sa.Text(), nullable=False),
+    sa.Column('key', sa.Text(), nullable=False),
+    sa.Column('before_value', sa.Text(), nullable=True),
+    sa.Column('written', sa.Text(), nullable=False),
+    sa.Column('unanswered_at', sa.DateTime(), nullable=True),
+    sa.Column('done_at', sa.DateTime(), nullable=True),
+    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_owned_keys_run_id')),
+    sa.PrimaryKeyConstraint('run_id', 'resource_type', 'resource_name', 'key', name=op.f('pk_owned_keys'))
+    )
     op.create_table('pulses',
     sa.Column('run_id', sa.Text(), nullable=False),
     sa.Column('at', sa.DateTime(), nullable=False),
@@ -129,22 +141,4 @@ def upgrade() -> None:
     sa.Column('done_at', sa.DateTime(), nullable=True),
     sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_submitted_run_id')),
     sa.PrimaryKeyConstraint('run_id', 'topic', 'partition', 'target', name=op.f('pk_submitted'))
-    )
-    op.create_table('touched_keys',
-    sa.Column('run_id', sa.Text(), nullable=False),
-    sa.Column('resource_type', sa.Text(), nullable=False),
-    sa.Column('resource_name', sa.Text(), nullable=False),
-    sa.Column('key', sa.Text(), nullable=False),
-    sa.Column('topic_id', sa.Text(), nullable=False),
-    sa.Column('before_value', sa.Text(), nullable=True),
-    sa.Column('ours', sa.Text(), nullable=False),
-    sa.Column('during_value', sa.Text(), nullable=True),
-    sa.Column('after_value', sa.Text(), nullable=True),
-    sa.Column('touched_at', sa.DateTime(), nullable=False),
-    sa.Column('restored_at', sa.DateTime(), nullable=True),
-    sa.Column('outcome', sa.Text(), nullable=False),
-    sa.Column('earlier_rates', sa.Text(), nullable=True),
-    sa.Column('unanswered_call', sa.Text(), nullable=True),
-    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_touched_keys_run_id')),
-    sa.PrimaryKeyConstraint('run_id', 'resource_type', 'resource_name', 'key', name=op.f('pk_touched_keys'))
     )
