@@ -209,7 +209,7 @@ def test_what_somebody_moves_by_hand_after_a_halt_is_listed_by_an_undo_and_not_m
     now = replaced(SNAPSHOT, ours, theirs)
     way_back = way_back_of(run.ledger, run.run, run.plan, now)
     assert [m.topic_partition for m in way_back.moves] == [ours]
-    assert way_back.foreign == [theirs]
+    assert list(way_back.left) == [theirs]
 
 
 def replaced(snapshot: Any, *moved: TopicPartition) -> Any:
