@@ -65,6 +65,11 @@ class BalancePolicy(Section):
     """No log dir is filled further than this while copies arrive. Lower it where disks fill
     fast."""
     constraints: Constraints = field(default_factory=Constraints)
+    leader_racks: Mapping[TopicPattern, Annotated[tuple[Text, ...], NotEmpty()]] = field(
+        default_factory=dict
+    )
+    """Racks in which the clients of topics are, by pattern (the first that matches counts): leaders
+    are there where leaders per broker stay as even. No data moves for it."""
 
     @property
     def digest(self) -> str:

@@ -30,6 +30,7 @@ from counterpoise.model.columns import (
     numbers_of,
     one_chunk,
 )
+from counterpoise.model.constraints import matching
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Scope
 from counterpoise.model.words import MAX_NAMES, join_names
@@ -92,6 +93,7 @@ class ClusterArrays:
     is_left_to_repair: Flags  # keeps a replica on a dead broker, so no copy beside it could end
 
     topic_names: tuple[str, ...]
+    leader_racks: Flags  # by topic and rack: are its leaders to be there? All where it names none
     topic_sets: Ints  # the number of the broker set on which its replicas are to stand
     min_insync_replicas: Ints  # 0 when not known
 
@@ -167,6 +169,14 @@ class ClusterArrays:
         leader.
         """
         return self.leaders if (self.leaders >= 0).any() else self.replicas[:, 0]
+
+    def is_outside(self, replicas: Ints) -> Flags:
+        """Return, of rows of brokers per partition, which stand in none of its `leader_racks`."""
+        if self.leader_racks.all():
+            return np.zeros(replicas.shape, dtype=np.bool_)
+        racks = self.racks[replicas]
+        topics = self.topic_numbers if replicas.ndim == 1 else self.topic_numbers[:, None]
+        return np.asarray(~self.leader_racks[topics, racks] & (replicas >= 0))
 
     def positions(self, broker_ids: tuple[int, ...]) -> Ints:
         """Return where the given brokers are in `broker_ids`; they have to be there."""
@@ -250,6 +260,7 @@ def read_cluster(
         is_leaderless=(leader_ids < 0) & (leader_ids >= 0).any(),
         is_left_to_repair=np.zeros(len(table), dtype=np.bool_),
         topic_names=topic_names,
+        leader_racks=_leader_racks(topic_names, broker_ids, snapshot, policy),
         topic_sets=np.array([set_of_topic[name] for name in topic_names], dtype=np.int64),
         min_insync_replicas=_min_insync(topic_names, snapshot),
     )
@@ -391,3 +402,16 @@ def _rack_numbers(broker_ids: Ints, snapshot: ClusterSnapshot) -> Ints:
     names = [snapshot.racks.get(broker_id) or "" for broker_id in broker_ids.tolist()]
     numbers = {name: number for number, name in enumerate(sorted(set(names)))}
     return np.array([numbers[name] for name in names], dtype=np.int64)
+
+
+def _leader_racks(
+    topic_names: tuple[str, ...], broker_ids: Ints, snapshot: ClusterSnapshot, policy: BalancePolicy
+) -> Flags:
+    """Return, by topic and rack, where the policy wants leaders; racks without brokers are none."""
+    names = sorted({snapshot.racks.get(broker_id) or "" for broker_id in broker_ids.tolist()})
+    is_wanted = np.ones((len(topic_names), len(names)), dtype=np.bool_)
+    for pattern, racks in reversed([*policy.leader_racks.items()]):
+        is_there = np.array([name in racks for name in names], dtype=np.bool_)
+        topics = _is_member(topic_names, matching((pattern,), topic_names))
+        is_wanted[topics] = is_there if is_there.any() else True
+    return is_wanted

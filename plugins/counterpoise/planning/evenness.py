@@ -82,6 +82,8 @@ def _leader_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     rows_before, rows_after = cluster.replicas, result.assignment.replicas
     leaders_misplaced = _misplaced(cluster.leader_load(leaders_before), roles.leading)
     yield leaders_misplaced - _misplaced(result.leader_counts, roles.leading), partition_count
+    outside_before = int(cluster.is_outside(leaders_before).sum())
+    yield outside_before - int(cluster.is_outside(leaders_after).sum()), partition_count
     leaders_above = _leaders_above_share(result, leaders_before)
     yield leaders_above - _leaders_above_share(result, leaders_after), partition_count
     not_preferred = _not_preferred(rows_before, leaders_before)
@@ -329,6 +331,26 @@ def _leaders_uneven(result: PlanningResult) -> str:
     )
 
 
+def _leaders_outside(result: PlanningResult) -> str:
+    """Return how many leaders will stand outside of the policy's `leader_racks`, and why."""
+    cluster, preferences = result.cluster, result.request.policy.leader_racks
+    unknown = sorted({*chain(*preferences.values())} - set(result.snapshot.racks.values()))
+    sentences = [f"no broker is in a rack of leader_racks: {', '.join(unknown)}"] if unknown else []
+    is_outside = cluster.is_outside(result.assignment.leaders)
+    replicas = result.assignment.replicas
+    has_one = ((replicas >= 0) & ~cluster.is_outside(replicas)).any(axis=1)
+    if without := int((is_outside & ~has_one).sum()):
+        stand = pluralize(without, "leader stands", "leaders stand")
+        sentences.append(f"{stand} outside of leader_racks, without a replica there")
+    if others := int((is_outside & has_one).sum()):
+        stand = pluralize(others, "leader stands", "leaders stand")
+        sentences.append(
+            f"{stand} outside of leader_racks: this goal leaves them, leaders per broker would be "
+            "less even, or no replica there may lead"
+        )
+    return "; ".join(sentences)
+
+
 EVENNESS_WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _racks_not_repaired,
     _racks_lost,
@@ -342,4 +364,5 @@ EVENNESS_WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _full_disks,
     _cordoned_log_dirs,
     _leaders_uneven,
+    _leaders_outside,
 )

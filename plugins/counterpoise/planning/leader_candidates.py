@@ -10,7 +10,7 @@ replica is in sync once the move is done. A replica that is out of sync may not:
 have to wait until it has caught up.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any, Self, TypeAlias
@@ -36,8 +36,10 @@ class Candidates:
     is_in_plan: Flags  # the plan has this partition anyway, since it gets a new replica
     topic_numbers: Ints
     bytes_in: Ints  # per second; 0 where not known
+    rack_preferences: Ints  # the row of `is_outside` that holds for it
     # one entry per broker
     is_eligible: Flags
+    is_outside: Flags  # by preference of the policy's `leader_racks`: is it in none of these racks?
 
     topic_count: int
 
@@ -63,6 +65,9 @@ class Candidates:
         if not elects:
             is_elected_by_kafka = ~is_in_plan & (replicas[:, 0] >= 0)
             leaders_now = np.where(is_elected_by_kafka, preferred, leaders_now)
+        racks_by_preference, rack_preferences = np.unique(
+            cluster.leader_racks, axis=0, return_inverse=True
+        )
         return cls(
             replicas=replicas,
             leaders_now=leaders_now,
@@ -70,9 +75,24 @@ class Candidates:
             is_in_plan=is_in_plan,
             topic_numbers=cluster.topic_numbers,
             bytes_in=cluster.bytes_in,
+            rack_preferences=rack_preferences[cluster.topic_numbers],
             is_eligible=is_eligible,
+            is_outside=~racks_by_preference[:, cluster.racks],
             topic_count=len(cluster.topic_names),
         )
+
+    def keeping_racks(self, leaders: Ints) -> "Candidates":
+        """Return the candidates without those that take a leader out of its `leader_racks`."""
+        if not self.is_outside.any():
+            return self
+        everything = np.arange(len(self.replicas))
+        is_led_inside = (leaders >= 0) & ~self.outside(everything, leaders)
+        is_barred = self.outside(everything[:, None], self.replicas) & is_led_inside[:, None]
+        return replace(self, replicas=np.where(is_barred, NOBODY, self.replicas))
+
+    def outside(self, partitions: Ints, brokers: Ints) -> Flags:
+        """Return whether each broker is in none of the racks of a partition's topic."""
+        return np.asarray(self.is_outside[self.rack_preferences[partitions], brokers])
 
     @property
     def broker_count(self) -> int:

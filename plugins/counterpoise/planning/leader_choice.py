@@ -16,7 +16,8 @@ flows to the sink.
     node per broker, and one sink
     arc broker -> broker   capacity: partitions that could change so; cost: one change of leader
     arc broker -> sink     one more partition led; each further one costs more than the last
-    cost = unevenness, then changes of leader, then changes of order (lexicographic)
+    cost = unevenness, then leaders outside of their `leader_racks`, then changes of leader, then
+           changes of order (lexicographic)
 
 Since each further unit costs more, no other choice has a smaller maximum or a larger minimum.
 Weights of about twice the number of brokers keep the parts of the cost apart, since an improving
@@ -45,7 +46,7 @@ from typing import Final
 
 import numpy as np
 
-from counterpoise.model.columns import NOBODY, Ints, count_within
+from counterpoise.model.columns import NOBODY, Flags, Ints, count_within
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.fair_shares import fill
 from counterpoise.planning.leader_bytes_in import even_leader_traffic
@@ -66,7 +67,9 @@ def choose_leaders(
     """
     if not len(candidates.free_partitions):
         return candidates.preferred
-    leaders = even_topics(candidates, even_leaders(candidates))
+    leaders = even_leaders(candidates)
+    candidates = candidates.keeping_racks(leaders)
+    leaders = even_topics(candidates, leaders)
     if evens_traffic:
         leaders = _with_even_traffic(candidates, leaders, policy.bytes_in_tolerance_percent)
     return np.where(candidates.is_free, leaders, candidates.preferred)
@@ -93,6 +96,7 @@ class _Groups:
     group_of: Ints  # the group of each of `partitions`
     replicas: Ints  # candidates; the preferred replica in column 0, NOBODY there if it is none
     leaders_now: Ints  # NOBODY if the leader is no candidate
+    is_outside: Flags  # as `replicas`
     sizes: Ints
 
 
@@ -105,6 +109,7 @@ class _Arcs:
     tails: Ints  # the broker that leads
     heads: Ints  # the broker that would lead
     reorders: Ints  # changes of order compared to staying: -1, 0 or 1
+    outside: Ints  # leaders outside of their racks compared to staying: -1, 0 or 1
     supplies: Ints  # per broker: partitions that start there
 
     @property
@@ -213,6 +218,8 @@ def _arcs(
     leaders_now = candidates.leaders_now[partitions]
     rows, heads = candidates.alternatives(partitions, leaders_now)
     tails, on_arc = leaders_now[rows], partitions[rows]
+    outside = candidates.outside(on_arc, heads).astype(np.int64)
+    outside -= candidates.outside(on_arc, tails)
     if one_each is not None:
         _, starts, counts = np.unique(rows, return_index=True, return_counts=True)
         first = on_arc[starts]
@@ -221,18 +228,21 @@ def _arcs(
         chosen_heads[list(one_each)] = list(one_each.values())
         is_kept = heads == chosen_heads[on_arc]
         heads, tails, on_arc = heads[is_kept], tails[is_kept], on_arc[is_kept]
+        outside = outside[is_kept]
     preferred = candidates.preferred[on_arc]
     reorders = (heads != preferred).astype(np.int64) - (tails != preferred)
-    arc_keys = (tails * candidates.broker_count + heads) * 3 + reorders + 1
+    between = tails * candidates.broker_count + heads
+    arc_keys = (between * 3 + reorders + 1) * 3 + outside + 1
     order = np.argsort(arc_keys, kind="stable")
     keys, starts = np.unique(arc_keys[order], return_index=True)
-    arc_tails, arc_heads = np.divmod(keys // 3, candidates.broker_count)
+    arc_tails, arc_heads = np.divmod(keys // 9, candidates.broker_count)
     return _Arcs(
         partitions=on_arc[order],
         starts=np.append(starts, len(order)),
         tails=arc_tails,
         heads=arc_heads,
-        reorders=keys % 3 - 1,
+        reorders=keys // 3 % 3 - 1,
+        outside=keys % 3 - 1,
         supplies=candidates.counts(leaders_now),
     )
 
@@ -247,7 +257,8 @@ def _groups(candidates: Candidates, partitions: Ints) -> _Groups:
     first_column = np.where(is_preferred.any(axis=1), preferred, NOBODY)
     others = np.sort(np.where(is_preferred, _FIRST_IN_SORT, replicas), axis=1)
     others[others == _FIRST_IN_SORT] = NOBODY
-    table = np.column_stack([first_column, leaders_now, others])
+    preferences = candidates.rack_preferences[partitions]
+    table = np.column_stack([preferences, first_column, leaders_now, others])
     order = np.lexsort(table.T[::-1])
     ordered = table[order]
     is_new_group = np.ones(len(order), dtype=np.bool_)
@@ -255,11 +266,13 @@ def _groups(candidates: Candidates, partitions: Ints) -> _Groups:
     group_of = np.empty(len(order), dtype=np.int64)
     group_of[order] = np.cumsum(is_new_group) - 1
     unique = ordered[is_new_group]
+    unique_replicas = np.column_stack([unique[:, 1], unique[:, 3:]])
     return _Groups(
         partitions=partitions,
         group_of=group_of,
-        replicas=np.column_stack([unique[:, 0], unique[:, 2:]]),
-        leaders_now=unique[:, 1],
+        replicas=unique_replicas,
+        leaders_now=unique[:, 2],
+        is_outside=candidates.is_outside[unique[:, :1], unique_replicas],
         sizes=np.bincount(group_of, minlength=len(unique)),
     )
 
@@ -273,16 +286,20 @@ def _flow(candidates: Candidates, arcs: _Arcs, groups: _Groups, sink_arcs: _Sink
 
     sink, group_count = candidates.broker_count, len(groups.sizes)
     cost_per_change = 2 * sink + 1
-    cost_per_unevenness = 2 * sink * (cost_per_change + 1) + 1
+    cost_per_leader_outside = 0
+    if candidates.is_outside.any():
+        cost_per_leader_outside = 2 * sink * (cost_per_change + 1) + 1
+    cost_per_unevenness = 2 * sink * (cost_per_leader_outside + cost_per_change + 1) + 1
     rows, columns = np.nonzero(groups.replicas >= 0)
     heads = groups.replicas[rows, columns]
     is_change, is_reorder = heads != groups.leaders_now[rows], columns != 0
 
     solver = min_cost_flow.SimpleMinCostFlow()
     add_arcs = solver.add_arcs_with_capacity_and_unit_cost
-    arc_costs = cost_per_change + arcs.reorders
+    arc_costs = cost_per_leader_outside * arcs.outside + cost_per_change + arcs.reorders
     between_brokers = add_arcs(arcs.tails, arcs.heads, arcs.capacities, arc_costs)
-    group_costs = cost_per_change * is_change + is_reorder
+    is_outside = groups.is_outside[rows, columns]
+    group_costs = cost_per_leader_outside * is_outside + cost_per_change * is_change + is_reorder
     from_groups = add_arcs(sink + 1 + rows, heads, groups.sizes[rows], group_costs)
     sinks = np.full(len(sink_arcs.brokers), sink)
     sink_costs = sink_arcs.unevenness * cost_per_unevenness
