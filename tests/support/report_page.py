@@ -12,9 +12,12 @@ Pictures are left out, but for their labels; so is what explains the figures.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import Final
+from typing import Any, Final
+
+import pytest
 
 _DIGIT: Final = re.compile(r"\d")
 _HEADINGS: Final = frozenset({"h1", "h2", "summary"})
@@ -170,6 +173,86 @@ class ReportPage(HTMLParser):
 
     def _is_unread(self, thing: object, *texts: str) -> bool:
         return id(thing) not in self._read and any(map(_DIGIT.search, texts))
+
+
+# -- the charts of the balance as tables, beside the JSON of the same report
+
+_LINES: Final[dict[str, Callable[[dict[str, Any]], float | None]]] = {
+    "Max − min over the live brokers: leaders": lambda p: p["leaders"]["max_minus_min"],
+    "Max − min over the live brokers: preferred leaders": lambda p: p["preferred_leaders"][
+        "max_minus_min"
+    ],
+    "Max − min over the live brokers: replicas": lambda p: p["replicas"]["max_minus_min"],
+    "The busiest broker's fair shares: leaders": lambda p: p["leaders"]["max_over_mean"],
+    "The busiest broker's fair shares: bytes": lambda p: p["bytes"]["max_over_mean"],
+    "The busiest broker's fair shares: bytes in": lambda p: _of(p["bytes_in"], "max_over_mean"),
+    "Variation between brokers: leaders": lambda p: _percent(p["leaders"]),
+    "Variation between brokers: replicas": lambda p: _percent(p["replicas"]),
+    "Variation between brokers: bytes": lambda p: _percent(p["bytes"]),
+    "Variation between brokers: bytes in": lambda p: _percent(p["bytes_in"]),
+    "Not led by the preferred leader: partitions": lambda p: 100 * p["share_not_preferred"],
+    "Topics led less evenly than whole partitions allow: uneven topics": lambda p: _of(
+        p["changes"], "uneven_topics"
+    ),
+    **{
+        f"Partitions whose leader changed since the snapshot before: {name}": (
+            lambda p, key=key: None if _of(p["changes"], "is_rebuilt") else _of(p["changes"], key)
+        )
+        for name, key in (
+            ("changed leader", "leaders_changed"),
+            ("by failover", "failovers"),
+            ("by preferred election", "preferred_elections"),
+        )
+    },
+}
+_RACKS: Final = "Leaders per broker of each rack, in % of the fair share: "
+
+
+def check_tables_of_charts(page: ReportPage, document: dict[str, Any]) -> None:
+    """Compare where each line began, went and is with the series of the document."""
+    rows = page.table("The charts as a table")
+    heat = {str(b): v for m in document["heat_maps"][:1] for b, v in _rows_of(m)}
+    later = [(str(b), v) for m in document["heat_maps"][1:] for b, v in _rows_of(m)]
+    measures = [row for row in rows if not row[0].isdigit()]
+    assert len(measures) > 5 and len(rows) == len(measures) + len(heat) + len(later)
+    for name, *texts in measures:
+        values = [_LINES.get(name, lambda p, n=name: _rack(p, n))(p) for p in document["series"]]
+        _check_extremes(texts, [value for value in values if value is not None])
+    brokers = [row for row in rows if row[0].isdigit()]
+    for (name, *texts), (broker, values) in zip(brokers, [*heat.items(), *later], strict=True):
+        assert name == broker
+        _check_extremes(texts, [100 * value for value in values if value is not None])
+
+
+def _check_extremes(texts: list[str], values: list[float]) -> None:
+    if not values:
+        assert texts == ["not known"] * 4
+        return
+    wanted = (values[0], min(values), max(values), values[-1])
+    for text, value in zip(texts, wanted, strict=True):
+        assert Number.read(text).value == pytest.approx(value, abs=0.0051 if value % 1 else 0.51)
+
+
+def _rows_of(heat: dict[str, Any]) -> list[tuple[int, list[float | None]]]:
+    return list(zip(heat["broker_ids"], heat["values"], strict=True))
+
+
+def _of(values: dict[str, Any] | None, key: str) -> Any:
+    return None if values is None else values[key]
+
+
+def _percent(spread: dict[str, Any] | None) -> float | None:
+    return None if spread is None else 100 * spread["coefficient_of_variation"]
+
+
+def _rack(point: dict[str, Any], name: str) -> float | None:
+    assert name.startswith(_RACKS), name
+    found = [rack for rack in point["racks"] if rack["rack"] == name.removeprefix(_RACKS)]
+    leaders = point["leaders"]
+    if not found or not leaders["total"]:
+        return None
+    of_rack = found[0]["leaders"]["total"] / found[0]["live_brokers"]
+    return float(100 * of_rack / (leaders["total"] / leaders["broker_count"]))
 
 
 # -- comparing a text with the truth

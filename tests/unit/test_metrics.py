@@ -212,5 +212,6 @@ def test_label_values_are_escaped() -> None:
 def test_every_metric_has_a_name_and_words_that_the_format_allows() -> None:
     assert parse(exposition([])).keys() == METRICS.keys()
     assert all(
-        set(m.labels) <= {"cluster", "measure", "severity", "state"} for m in METRICS.values()
+        set(m.labels) <= {"cluster", "measure", "severity", "state", "broker", "direction"}
+        for m in METRICS.values()
     )

@@ -47,7 +47,7 @@ from counterpoise.units import format_moment
 from counterpoise.views.pages import plan_report, run_report
 from counterpoise.views.plan import PlanView
 from tests.support.loads import loads_of
-from tests.support.report_page import Page
+from tests.support.report_page import Page, ReportPage, check_tables_of_charts
 from tests.support.series import NO_TOPICS, NOON, Broker, Story, rows, story, topics
 
 SCRIPT = "<script>alert(1)</script>"
@@ -343,6 +343,15 @@ def test_a_long_story_is_told_in_words_and_pictures(brokers: int, snapshots: int
     assert ("The 60 of 220 brokers that were farthest from their share" in text) == (brokers == 220)
     assert ("One column is the mean over 3 h" in text) == (snapshots == 400)
     assert len(html) < 1_000_000
+
+
+@pytest.mark.parametrize(("brokers", "snapshots"), [(3, 20), (36, 60)])
+def test_every_line_and_every_broker_over_time_stands_in_a_table(
+    brokers: int, snapshots: int
+) -> None:
+    _, made = of_story(brokers, snapshots)
+    page = ReportPage(leader_balance_report(made))
+    check_tables_of_charts(page, json.loads(leader_balance_json(made)))
 
 
 def drawn_line(values: list[float], breaks: tuple[int, ...], minutes: int = 60) -> list[Point]:

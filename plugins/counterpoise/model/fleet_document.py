@@ -110,7 +110,10 @@ class FleetEntry:
     wanted_goal: str | None = None
     snapshots_left_out: int = 0
     concerns: tuple[EntryConcern, ...] = ()  # the gravest first
-    live_leaders: tuple[int, ...] = ()  # of each live broker
+    live_broker_ids: tuple[int, ...] = ()
+    live_leaders: tuple[int, ...] = ()  # of each live broker, and so on
+    live_replicas: tuple[int, ...] = ()
+    live_bytes: tuple[int, ...] = ()
     # Which of these rates are only lower bounds: now, and 95 %.
     bytes_in_is_at_least: bool = False
     bytes_in_p95_is_at_least: bool = False

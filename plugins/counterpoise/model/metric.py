@@ -29,6 +29,11 @@ EVENNESS: Final = Metric(
     "The fullest live broker over the mean of the live brokers, by measure; 1 is even.",
     ("cluster", "measure"),
 )
+BROKER_HOLDS: Final = Metric(
+    f"{PREFIX}broker_holds",
+    "What each live broker holds, by measure: leaders, replicas, bytes.",
+    ("cluster", "broker", "measure"),
+)
 IDLE_BROKERS: Final = Metric(f"{PREFIX}idle_brokers", "Live brokers without any replica.")
 FIRST_DISK_FULL: Final = Metric(
     f"{PREFIX}first_disk_full_days", "Days until the first disk is full, where one will be."
@@ -61,6 +66,11 @@ RUN_RATE: Final = Metric(
     f"{PREFIX}run_rate_bytes_per_second",
     "The rate in force per broker: what was approved, lowered by time of day and back-off.",
 )
+RUN_LINK: Final = Metric(
+    f"{PREFIX}run_link_bytes_per_second",
+    "What each broker sends and receives for the run under way.",
+    ("cluster", "broker", "direction"),
+)
 RUN_OBSERVED: Final = Metric(
     f"{PREFIX}run_observed_age_seconds", "Seconds since the run under way was last observed."
 )
@@ -78,6 +88,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     metric.name: metric
     for metric in (
         EVENNESS,
+        BROKER_HOLDS,
         IDLE_BROKERS,
         FIRST_DISK_FULL,
         FINDINGS,
@@ -88,6 +99,7 @@ METRICS: Final[Mapping[str, Metric]] = {
         RUN_BYTES_TO_COPY,
         RUN_BYTES_COPIED,
         RUN_RATE,
+        RUN_LINK,
         RUN_OBSERVED,
         THROTTLE_KEYS,
         PENDING_RESTORES,

@@ -26,6 +26,11 @@ _EVENNESS: Final[Mapping[str, str]] = {
     "bytes": "bytes_max_over_mean",
     "bytes_in": "bytes_in_max_over_mean",
 }
+_OF_BROKER: Final[Mapping[str, str]] = {
+    "leaders": "live_leaders",
+    "replicas": "live_replicas",
+    "bytes": "live_bytes",
+}
 
 
 def samples(installation: Installation, clusters: Collection[str] | None = None) -> list[Sample]:
@@ -42,7 +47,9 @@ def samples(installation: Installation, clusters: Collection[str] | None = None)
 
 
 def balance_samples(installation: Installation, clusters: Collection[str]) -> list[Sample]:
-    """Return what the last analysis says: evenness, idle brokers, the first disk to fill."""
+    """Return what the last analysis says: evenness, what each broker holds, idle brokers, the first
+    disk to fill.
+    """
     by_cluster = installation.archive.fleet_figures()
     return [
         sample
@@ -55,6 +62,9 @@ def _of_balance(cluster: str, row: Mapping[str, Any]) -> Iterator[Sample]:
     for measure, key in _EVENNESS.items():
         if row.get(key) is not None:
             yield Sample(metric.EVENNESS, (cluster, measure), row[key])
+    for measure, key in _OF_BROKER.items():
+        for broker_id, held in zip(row.get("live_broker_ids", ()), row.get(key, ()), strict=False):
+            yield Sample(metric.BROKER_HOLDS, (cluster, str(broker_id), measure), held)
     if row.get("idle_brokers") is not None:
         yield Sample(metric.IDLE_BROKERS, (cluster,), row["idle_brokers"])
     if row.get("first_full_days") is not None:
@@ -129,5 +139,8 @@ def _of_ledger(
     yield Sample(metric.RUN_BYTES_TO_COPY, (cluster,), max(0, total - copied))
     yield Sample(metric.RUN_BYTES_COPIED, (cluster,), copied)
     yield Sample(metric.RUN_RATE, (cluster,), progress.rate_bytes_per_second)
+    for link in progress.links:
+        labels = (cluster, str(link.broker_id), "sends" if link.sends else "receives")
+        yield Sample(metric.RUN_LINK, labels, link.bytes_per_second)
     observed_age = (now - progress.observed_at).total_seconds()
     yield Sample(metric.RUN_OBSERVED, (cluster,), observed_age)
