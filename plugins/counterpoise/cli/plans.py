@@ -21,7 +21,7 @@ from counterpoise.model.run import RunState
 from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import verb
 from counterpoise.services.runs import RunStatus
-from counterpoise.units import format_bytes, format_count, format_rate
+from counterpoise.units import format_bytes, format_count
 from counterpoise.views.plan import LargestMoves, Measure, PlanView
 
 _MAX_MOVES_SHOWN: Final = 15
@@ -158,44 +158,16 @@ def _print_cost(console: Console, view: PlanView) -> None:
     for row in view.costs:
         cost.add_row(row.name.lower(), row.planned, row.at_least, row.over)
     console.print(cost)
-    changes = _changes(view.leader_changes)
-    if view.bytes_across_racks:
-        changes += (
-            f"; {format_bytes(view.bytes_across_racks)} go from rack to rack (between zones that "
-            "costs money)"
-        )
-    console.print(changes)
-    for topic in view.coordinators:
-        console.print(topic.in_words, markup=False)
+    for line in view.changes_in_words:
+        console.print(line, markup=False)
 
 
 def _print_time(console: Console, view: PlanView) -> None:
-    if not view.bytes_over_busiest_link:
-        return
-    busiest = format_bytes(view.bytes_over_busiest_link)
-    if view.suggested_rate_bytes_per_second is not None:
-        console.print(
-            f"suggested rate: {format_rate(view.suggested_rate_bytes_per_second)}, which leaves "
-            "room for clients on every link"
-        )
-    if view.rate_bytes_per_second is None:
-        console.print(
-            f"busiest link: {busiest} into or out of one broker; --rate 50MB/s shows how long that "
-            "takes"
-        )
-        _print_warning(console, view.limit_warning)
-        return
-    console.print(
-        f"takes about {view.expected_time} at {view.rate}: {busiest} into or out of the busiest "
-        "broker"
-    )
-    _print_warning(console, view.rate_warning)
-    _print_warning(console, view.limit_warning)
-
-
-def _print_warning(console: Console, warning: str | None) -> None:
-    if warning:
-        print_warnings(console, [warning])
+    for line in view.pace_in_words:
+        console.print(line, markup=False)
+    for warning in (view.rate_warning, view.limit_warning):
+        if warning and view.bytes_over_busiest_link:
+            print_warnings(console, [warning])
 
 
 def _print_moves(console: Console, largest: LargestMoves) -> None:
@@ -210,10 +182,6 @@ def _print_moves(console: Console, largest: LargestMoves) -> None:
         copied = format_bytes(others.bytes) if others.bytes else "-"
         moves.add_row(f"and {format_count(others.partitions)} more", "", "", copied, why)
     console.print(moves)
-
-
-def _changes(leaders: int) -> str:
-    return f"{leaders or 'no'} leader changes" if leaders < 2 else f"{leaders:,} leaders change"
 
 
 def _ids(replicas: tuple[int, ...]) -> str:

@@ -342,6 +342,44 @@ class PlanView(Struct, frozen=True, kw_only=True):
         return "not known" if seconds is None else format_seconds(seconds)
 
     @property
+    def pace_in_words(self) -> list[str]:
+        """Return the rate that is suggested, and how long the busiest link takes."""
+        if not self.bytes_over_busiest_link:
+            return []
+        busiest = format_bytes(self.bytes_over_busiest_link)
+        suggested, lines = self.suggested_rate_bytes_per_second, []
+        if suggested is not None:
+            lines.append(
+                f"suggested rate: {format_rate(suggested)}, which leaves room for clients on "
+                "every link"
+            )
+        if self.rate_bytes_per_second is None:
+            lines.append(
+                f"busiest link: {busiest} into or out of one broker; --rate 50MB/s shows how long "
+                "that takes"
+            )
+        else:
+            lines.append(
+                f"takes about {self.expected_time} at {self.rate}: {busiest} into or out of the "
+                "busiest broker"
+            )
+        return lines
+
+    @property
+    def changes_in_words(self) -> list[str]:
+        """Return what the plan does besides copying: leaders, racks, coordinators."""
+        leaders = self.leader_changes
+        words = (
+            f"{leaders or 'no'} leader changes" if leaders < 2 else f"{leaders:,} leaders change"
+        )
+        if self.bytes_across_racks:
+            words += (
+                f"; {format_bytes(self.bytes_across_racks)} go from rack to rack (between zones "
+                "that costs money)"
+            )
+        return [words, *(topic.in_words for topic in self.coordinators)]
+
+    @property
     def deferred_in_words(self) -> str:
         """Return what the budget leaves for a later plan; "" where it leaves nothing."""
         if not self.left.partitions:
