@@ -115,11 +115,11 @@ class Demo:
 
     def start_kafka(self) -> None:
         """Run step 1: three brokers in three racks, uneven topics, a steady producer."""
-        with self.terminal.doing("three brokers start", "160 MB of records, Airflow") as doing:
+        with self.terminal.doing("three brokers start", "records are written") as doing:
             specs = brokers_in_racks("rack-a", "rack-b", "rack-c")
             kafka = LocalKafka(self.place.kafka, specs, BROKER_SETTINGS)
             self._kafka = self._stack.enter_context(kafka)
-            doing("topics are filled")
+            doing(f"{load.TOTAL_MEGABYTES} MB of records are written", then="Airflow starts")
             create_topics(kafka.bootstrap_string, load.topics())
             for topic in load.MEGABYTES:
                 fill(kafka.bootstrap_string, topic, load.partition_bytes(topic))

@@ -65,8 +65,9 @@ class Doing:
         is_live = terminal.console.is_terminal
         self._live = Status("", console=terminal.console) if is_live else None
 
-    def __call__(self, what: str, figures: str = "") -> None:
+    def __call__(self, what: str, figures: str = "", *, then: str = "") -> None:
         """`figures` change too often to be a line each."""
+        self._then = then or self._then
         if self._live is not None:
             self._live.update(Text(f"{what}{figures}; then: {self._then}"))
             self._live.start()
