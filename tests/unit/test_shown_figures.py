@@ -1,0 +1,75 @@
+"""The figures of a cluster over a period that somebody chooses: those of the report, written
+nowhere, read once for each analysis.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from counterpoise.installation import Installation
+from counterpoise.services import reports, shown_figures
+from tests.support.analysed_fleet import write_history
+from tests.support.pages import Pages
+from tests.support.series import Story, story
+
+HOURS = 24 * 40
+
+
+@pytest.fixture(scope="module")
+def told() -> Story:
+    return story(brokers=3, snapshots=HOURS)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory, told: Story) -> Pages:
+    folder = tmp_path_factory.mktemp("shown")
+    made = Pages.in_folder(folder, "clusters: {demo: {connection: a}, other: {connection: a}}")
+    made = replace(made, now=told.times[-1] + timedelta(minutes=20))
+    with made.installation() as installation:
+        write_history(installation, told)
+    return made
+
+
+@pytest.fixture
+def installation(pages: Pages) -> Iterator[Installation]:
+    with pages.installation(for_pages=True) as installation:
+        yield installation
+
+
+def files(installation: Installation) -> set[str]:
+    folder = Path(installation.locations.store)
+    return {f"{path} {path.stat().st_mtime_ns}" for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(("period", "days"), [("24h", 1), ("7d", 7), ("30d", 30)])
+def test_a_period_ends_with_the_newest_snapshot_and_nothing_is_written(
+    period: str, days: int, installation: Installation, told: Story
+) -> None:
+    before = files(installation)
+    shown = shown_figures.shown_figures(installation, "demo", period, with_load=True)
+    assert shown is not None and shown.load is not None
+    newest = told.times[-1]
+    expected = [at for at in told.times if at >= newest - timedelta(days=days)]
+    assert len(shown.balance.series) == len(expected)
+    assert shown.balance.latest.observed_at == newest
+    assert (shown.balance.before is not None) == (days < 30)
+    assert files(installation) == before
+
+
+def test_it_is_read_once_until_a_report_is_written(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = shown_figures.shown_figures(installation, "demo", "7d", with_load=False)
+    again = shown_figures.shown_figures(installation, "demo", "7d", with_load=False)
+    assert first is again and first is not None
+    reports.report_balance(installation, "demo")
+    later = shown_figures.shown_figures(installation, "demo", "7d", with_load=False)
+    assert later is not first and later is not None
+    assert later.balance.latest == first.balance.latest
+
+
+def test_before_the_first_report_there_is_nothing(installation: Installation) -> None:
+    assert shown_figures.shown_figures(installation, "other", "7d", with_load=True) is None
