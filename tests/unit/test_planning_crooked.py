@@ -110,3 +110,9 @@ def test_four_replicas_on_two_racks_stand_two_and_two() -> None:
     stacks = {tuple(Counter(racks[b] for b in row).values()) for row in after.values()}
     assert stacks == {(2, 2)}
     assert plan.copied_replicas == plan.lower_bound.replicas == 6
+
+
+def test_no_partition_gives_up_both_replicas_where_others_can_give_one_each() -> None:
+    plan = planned(document("two-plus-two"), Goal.ADD_BROKERS, 27, 19)
+    assert [len(move.adding) for move in plan.moves] == [1] * 8
+    assert plan.copied_replicas == plan.lower_bound.replicas

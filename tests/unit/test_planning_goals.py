@@ -259,7 +259,7 @@ def test_brokers_that_only_lists_of_replicas_still_name_are_dead_too() -> None:
 @pytest.mark.parametrize(
     ("picture", "racks", "reason"),
     [
-        ("a-0: 1 2", "1 2 3", "already done: no replica is on a broker that is dead"),
+        ("a-0: 1 2", "1 2 3", "already done: no broker is dead, all 3 are live"),
         (
             "a-0: 1 2 @none\na-1: 2 3",
             "!1 2 3",

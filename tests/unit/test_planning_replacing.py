@@ -95,7 +95,10 @@ def test_what_cannot_be_copied_keeps_the_old_id_and_is_named() -> None:
 def test_an_excluded_topic_leaves_the_old_broker_non_empty_and_the_plan_says_so() -> None:
     plan = planned("a-0: 1 3\nb-0: 3 2", "3=9", excluded_topics="b")
     assert [move.topic for move in plan.moves] == ["a"]
-    assert any("(b-0) is excluded, so the old broker stays non-empty" in w for w in plan.warnings)
+    assert any(
+        "excluded, so broker 3 stays non-empty and must not be stopped: b-0" in w
+        for w in plan.warnings
+    )
 
 
 def test_a_budget_leaves_the_rest_for_a_later_plan() -> None:

@@ -292,7 +292,9 @@ def _partition_complaint(row: object, broker_ids: set[int]) -> str | None:
     if len(set(replicas)) != len(replicas):
         return f"{name} names a broker twice: {replicas}"
     if not broker_ids.issuperset(replicas):
-        return f"{name} has replicas on unknown brokers {sorted(set(replicas) - broker_ids)}"
+        unknown = sorted(set(replicas) - broker_ids)
+        lost = f'{{"id": {unknown[0]}, "fenced": true}}'
+        return f"{name} has replicas on unknown brokers {unknown}; list a lost one as {lost}"
     if leader not in (None, -1) and (type(leader) is not int or leader not in replicas):
         return f"{name}: its leader {leader} is none of its replicas {replicas}"
     for what, value in zip(("size", "rate"), row[4:6], strict=False):

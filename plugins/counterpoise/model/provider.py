@@ -19,7 +19,8 @@ Limits: none of the services was tried; docs/install.md says what was, on broker
 restrictions.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -42,6 +43,7 @@ class ProviderProfile:
     why_no_runs: str = ""  # "": runs may be executed
     max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL  # of AlterPartitionReassignments
     own_topics: tuple[str, ...] = ()  # patterns: the provider places these, we leave them alone
+    removes_one_broker_a_zone: bool = False  # at a time: brokers that are emptied are one in each
     before_a_run: str = ""  # what else moves partitions or reverts configs, and how to pause it
 
     @property
@@ -49,6 +51,25 @@ class ProviderProfile:
         """Return what a plan warns of: that no run is open, or what to do before one."""
         sentence = self.why_no_runs or self.before_a_run
         return (f"{self.name}: {sentence}",) if sentence else ()
+
+    def emptying_warnings(
+        self, own_topics: Collection[str], broker_ids: Collection[int], racks: Mapping[int, str]
+    ) -> tuple[str, ...]:
+        """Return what a plan that empties these brokers warns of; `racks` are those of all."""
+        warnings = []
+        if own_topics:
+            warnings.append(
+                f"{self.name}: {', '.join(sorted(own_topics))} stay where they are: the provider "
+                "takes them off a broker that has nothing else, so it counts as empty"
+            )
+        removed = Counter(racks.get(broker_id) for broker_id in broker_ids)
+        if self.removes_one_broker_a_zone and any(removed[zone] != 1 for zone in racks.values()):
+            counts = ", ".join(f"{zone} {removed[zone]}" for zone in sorted(set(racks.values())))
+            warnings.append(
+                f"{self.name} removes one broker of each zone at a time; these are, by zone: "
+                f"{counts}"
+            )
+        return tuple(warnings)
 
     @property
     def may_execute(self) -> bool:
@@ -67,7 +88,10 @@ _REPORTS_ONLY: Final = "this cluster is for snapshots, reports and audits only"
 _PROFILES: Final[Mapping[Provider | None, ProviderProfile]] = {
     None: ProviderProfile("your own brokers"),
     Provider.MSK: ProviderProfile(
-        "Amazon MSK", max_partitions_per_call=10, own_topics=("__amazon_msk_canary*",)
+        "Amazon MSK",
+        max_partitions_per_call=10,
+        own_topics=("__amazon_msk_canary*",),
+        removes_one_broker_a_zone=True,
     ),
     Provider.MSK_SERVERLESS: ProviderProfile(
         "Amazon MSK Serverless",

@@ -154,6 +154,7 @@ class PlanRequest:
     replication_factor: int | None = None  # of the goal of that name
     new_broker_ids: tuple[int, ...] = ()  # of replace-brokers: one for each of `broker_ids`
     below_percent: int | None = None  # of relief: how full disks may be, in percent of their size
+    own_topics: frozenset[str] = frozenset()  # the provider places these, and takes them away
 
 
 # -- What somebody requests, from the command line, a Dag's form or an asset event

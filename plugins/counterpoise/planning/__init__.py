@@ -25,7 +25,7 @@ from counterpoise.model.constraints import matching
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.provider import Provider, profile_of
-from counterpoise.model.request import RebalanceRequest
+from counterpoise.model.request import KINDS, RebalanceRequest
 from counterpoise.planning.planner import make_plan, plan_to_reach
 
 __all__ = ["make_plan", "plan_from", "plan_to_reach"]
@@ -47,12 +47,17 @@ def plan_from(
     own_topics = matching(profile.own_topics, snapshot.topics["topic"].to_pylist())
     excluded_topics = (*request.scope.excluded_topics, *sorted(own_topics))
     scope = replace(request.scope, excluded_topics=excluded_topics)
-    new_plan = make_plan(snapshot, replace(request, scope=scope))
+    new_plan = make_plan(snapshot, replace(request, scope=scope, own_topics=own_topics))
+    emptying: tuple[str, ...] = ()
+    if KINDS[request.goal].empties:
+        racks = {broker_id: rack for broker_id, rack in snapshot.racks.items() if rack}
+        emptying = profile.emptying_warnings(own_topics, request.broker_ids, racks)
     return replace(
         new_plan,
         policy_digest=policy.digest,
         warnings=(
             *profile.plan_warnings,
+            *emptying,
             *rebalance_request.deviations(policy),
             *new_plan.warnings,
         ),

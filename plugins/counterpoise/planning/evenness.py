@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
-from counterpoise.model.evenness import highest_share, is_worse, units_misplaced
+from counterpoise.model.evenness import ByteBand, highest_share, is_worse, units_misplaced
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import MIN_KNOWN_PERCENT, UNBOUNDED
@@ -224,9 +224,34 @@ def _bytes_outside_band(result: PlanningResult) -> str:
     brokers = result.list_brokers(result.out_of_band)
     percent = result.request.policy.bytes_tolerance_percent
     return (
-        f"{brokers} will hold bytes more than {percent} % away from the fair share; the partition "
-        "sizes or the moves this goal allows leave no better" + result.or_rebalance
+        f"{brokers} will hold bytes more than {percent} % away from the fair share; "
+        + _why_outside(result, result.out_of_band, result.cluster.size_bytes, result.band)
     )
+
+
+def _why_outside(result: PlanningResult, outside: Ints, weights: Ints, band: ByteBand) -> str:
+    """Return which reason binds: brokers are `outside` their band of bytes, or of rates.
+
+    Only what is proven is called the best there is.
+    """
+    cluster, after = result.cluster, result.after
+    if result.deferred.partitions:
+        return "the budget of the request leaves the rest for a later plan"
+    highest = np.append(band.highest, UNBOUNDED)[after.replicas]
+    is_giant = (weights[:, None] > highest) & np.isin(after.replicas, outside)
+    if is_giant.any():
+        largest = int(np.where(is_giant.any(axis=1), weights, -1).argmax())
+        return f"{cluster.name(largest)} alone is more than a fair share"
+    fixed = cluster.load(np.where(cluster.may_change[:, None], NOBODY, after.replicas), weights)
+    if (fixed > band.highest)[outside].any():
+        return "what is left alone there (excluded topics, reassignments) is more than that"
+    is_proven = after.bound is not None and after.bound.is_reached
+    if is_proven and weights is cluster.size_bytes:
+        return "no plan for this goal does better, as is proven" + result.or_rebalance
+    if after.has_budget_ended or not (is_proven or after.bound is None):
+        return "the search ended by its budget; a scope of fewer topics may find better"
+    how = "no move or exchange of two replicas that this goal allows is better"
+    return how + result.or_rebalance
 
 
 def _traffic_at_least(result: PlanningResult) -> str:
@@ -268,8 +293,10 @@ def _traffic_outside_band(result: PlanningResult) -> str:
     brokers = result.list_brokers(result.out_of_traffic_band)
     return (
         f"{brokers} will take in (as leader and as follower) more than {percent} % away from "
-        "the fair share; the rates of the partitions or the moves this goal allows leave no better"
-        + result.or_rebalance
+        "the fair share; "
+        + _why_outside(
+            result, result.out_of_traffic_band, result.cluster.bytes_in, result.traffic_band
+        )
     )
 
 

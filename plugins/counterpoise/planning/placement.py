@@ -95,6 +95,7 @@ class Placement:
     touched: Flags  # per partition: it got a new replica already
     racks_by_position: Ints  # rack of each broker, and -1 at the end so that NOBODY has none
     bound: CopyBound | None = None  # of these replica sets, where it is known
+    has_budget_ended: bool = False  # the search's, before it found nothing better
 
     @classmethod
     def of(cls, cluster: ClusterArrays, replicas: Ints | None = None) -> "Placement":
@@ -146,6 +147,7 @@ class Placement:
         for _ in range(_MAX_TURNS):
             again = self.as_cluster()
             gains = place(again)
+            self.has_budget_ended |= again.has_budget_ended
             if (again.replicas == self.replicas).all():
                 break
             traffic_gains |= gains

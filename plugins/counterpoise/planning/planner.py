@@ -38,6 +38,7 @@ from counterpoise.planning.leader_candidates import Candidates
 from counterpoise.planning.leader_choice import choose_leaders
 from counterpoise.planning.placement import CopyBound, Placement, Roles
 from counterpoise.planning.placing.local_search import search
+from counterpoise.planning.placing.several_new import spread_new_replicas
 from counterpoise.planning.planning_result import (
     BrokerSetPart,
     FinalAssignment,
@@ -83,6 +84,9 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
 
     placement = before.copy()
     traffic_gains = _place_parts(unchanged, placement)
+    if goal.copy_reason is None and not unchanged.has_sets:
+        spread_new_replicas(placement, roles, request.policy)
+    before.has_budget_ended = placement.has_budget_ended  # also where nothing is worth a move
     result = replace(unchanged, after=placement, traffic_gains=traffic_gains)
     goal.refuse_unplaced(result)
     if not is_worth_copying(result):
@@ -160,6 +164,7 @@ def _put_together(
         after.widen(width)
         replicas[part.rows] = after.replicas
     placement.reset_to(replicas)
+    placement.has_budget_ended |= any(after.has_budget_ended for after in placed)
     bounds = [after.bound for after in placed]
     known = [bound for bound in bounds if bound is not None]
     if len(known) == len(bounds):

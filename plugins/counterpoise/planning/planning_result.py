@@ -51,7 +51,7 @@ from counterpoise.model.evenness import ByteBand
 from counterpoise.model.plan import Deferred, LowerBound, MoveReason
 from counterpoise.model.racks import spread_bounds
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.model.words import agree, list_brokers, pluralize
+from counterpoise.model.words import agree, list_brokers, name_brokers, pluralize, verb
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.fair_shares import (
     byte_band,
@@ -486,6 +486,17 @@ class PlanningResult:
                 singular, plural = f"partition {which} is {why}", f"partitions {which} are {why}"
                 sentences.append(pluralize(len(partitions), singular, plural))
         return "; ".join(sentences)
+
+    def list_non_empty(self) -> str:
+        """Return excluded partitions that keep a replica on a broker that is to be emptied."""
+        cluster = self.cluster
+        is_own = np.isin(cluster.topic_names, list(self.request.own_topics))[cluster.topic_numbers]
+        stays = (self.after.count_on(self.roles.leaving) > 0) & cluster.is_excluded & ~is_own
+        brokers = name_brokers(sorted(self.request.broker_ids))
+        remain = verb(len(self.request.broker_ids), "stays", "stay")
+        return self.name_partitions(
+            stays, f"{{is}} excluded, so {brokers} {remain} non-empty and must not be stopped"
+        )
 
     def list_left_to_repair(self) -> str:
         """Return partitions left alone for a replica on a dead broker, which is not the goal's."""

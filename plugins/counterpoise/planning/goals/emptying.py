@@ -119,13 +119,17 @@ class RemoveBrokers(DrainingGoal):
             "or raise disk_limit_percent"
         )
 
+    def undone(self, result: PlanningResult) -> str:
+        return result.list_non_empty()
+
     def reason(self, result: PlanningResult) -> str:
         if sentence := result.list_left_to_repair():
             return f"cannot, because {sentence}"
-        return (
+        done = (
             f"already done: no replica is left on these brokers{result.in_scope}, and "
             f"leaders are as even as they can be ({result.leaders_per_broker})"
         )
+        return "; ".join(filter(None, (done, result.list_non_empty())))
 
 
 class Repair(DrainingGoal):
@@ -168,6 +172,8 @@ class Repair(DrainingGoal):
     def reason(self, result: PlanningResult) -> str:
         if sentences := list(filter(None, (self.undone(result), result.list_left_to_repair()))):
             return f"cannot, because {'; '.join(sentences)}"
+        if result.cluster.is_live.all():
+            return f"already done: no broker is dead, all {result.cluster.broker_count} are live"
         broker_ids = sorted(result.request.broker_ids)
         brokers = name_brokers(broker_ids) if broker_ids else "a broker that is dead"
         return f"already done: no replica is on {brokers}{result.in_scope}"

@@ -149,10 +149,10 @@ class EveningGoal(PlanningGoal):
             percent = result.request.policy.bytes_tolerance_percent
             balanced = f"already balanced: {facts}, bytes within {percent} % of the fair share"
             return f"{balanced}{_traffic_in_words(result)}"
-        return (
-            f"cannot, because no move that this goal allows makes the cluster more even: {facts}; "
-            f"{self.more_would_help}"
-        )
+        why = "no move that this goal allows makes the cluster more even"
+        if result.after.has_budget_ended:
+            why = "the search ended by its budget before it found a more even cluster"
+        return f"cannot, because {why}: {facts}; {self.more_would_help}"
 
 
 def _traffic_in_words(result: PlanningResult) -> str:

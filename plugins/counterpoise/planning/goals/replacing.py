@@ -90,16 +90,15 @@ class ReplaceBrokers(DrainingGoal):
         cluster = result.cluster
         is_concerned = result.after.count_on(result.roles.leaving) > 0
         is_leaderless = cluster.is_leaderless & ~cluster.is_moving
-        is_excluded = cluster.is_excluded & ~cluster.is_moving & ~is_leaderless
-        return result.list_undone(
+        left = result.list_undone(
             (is_concerned & cluster.is_moving, IS_MOVING),
             (is_concerned & is_leaderless, IS_LEADERLESS),
-            (is_concerned & is_excluded, "excluded, so the old broker stays non-empty"),
             (
                 is_concerned & cluster.may_change,
                 "led by a broker out of scope, and would get another leader; widen the scope",
             ),
         )
+        return "; ".join(filter(None, (left, result.list_non_empty())))
 
 
 def _refuse(request: PlanRequest, complaints: Sequence[str]) -> None:

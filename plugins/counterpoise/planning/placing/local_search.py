@@ -73,6 +73,7 @@ def search(
     """
     searched = Search.of(placement, roles, policy, may_copy_for_traffic=may_copy_for_traffic)
     searched.run()
+    placement.has_budget_ended |= searched.has_ended_early
     return searched.gains
 
 

@@ -1,0 +1,89 @@
+"""Words of plans: which reason binds, and the best there is only where that is proven."""
+
+import random
+
+import pytest
+
+from counterpoise.errors import InputError
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.provider import Provider
+from counterpoise.model.request import Budget, Goal, PlanRequest, RebalanceRequest, Scope
+from counterpoise.planning import make_plan, plan_from
+from counterpoise.planning.placing import local_search
+from tests.support.pictures import cluster
+
+
+def why_outside(picture: str, racks: str, goal: Goal = Goal.REBALANCE, **fields: object) -> str:
+    """What a plan says of brokers outside the band of bytes."""
+    named = (5,) if goal is Goal.ADD_BROKERS else ()
+    plan = make_plan(cluster(picture, racks=racks), PlanRequest(goal, named, **fields))
+    words = [warning for warning in plan.warnings if "will hold bytes" in warning]
+    return words[0].partition("fair share; ")[2] if words else ""
+
+
+def of_chance(seed: int, partitions: int, brokers: int) -> str:
+    chance = random.Random(seed)
+    return "\n".join(
+        f"a-{n}: {1 + n % brokers} {1 + (n + 1 + n // brokers) % brokers} "
+        f"size={int(1000 * chance.lognormvariate(0, 1.6))}"
+        for n in range(partitions)
+    )
+
+
+def test_a_search_that_ends_by_its_budget_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    picture, racks = of_chance(3, 120, 24), " ".join(map(str, range(1, 25)))
+    assert why_outside(picture, racks) == ""
+    monkeypatch.setattr(local_search, "MAX_WORK", 1)
+    ended = "the search ended by its budget; a scope of fewer topics may find better"
+    assert why_outside(picture, racks) == ended
+
+
+def test_the_reason_that_binds_is_named() -> None:
+    fixed = "a-0: 1 size=50\na-1: 1 size=50\nb-0: 2 size=5\nb-1: 2 size=1"
+    policy = BalancePolicy(excluded_topics=("a",))
+    assert why_outside(fixed, "1 2", policy=policy).startswith("what is left alone there")
+    small = "a-0: 1 size=5\na-1: 2 size=5\na-2: 1 size=5\na-3: 2 size=1"
+    assert why_outside(small, "1 2").startswith("no move or exchange of two replicas")
+    evenly = "\n".join(f"a-{n}: {1 + n % 4} size={100 + n}" for n in range(40))
+    budget = why_outside(evenly, "1 2 3 4 5", Goal.ADD_BROKERS, budget=Budget(300))
+    assert budget == "the budget of the request leaves the rest for a later plan"
+
+
+def test_what_is_the_best_there_is_has_been_proven() -> None:
+    picture = "a-0: 1 size=5\na-1: 1 size=5\na-2: 1 size=5\na-3: 1 size=1"
+    assert why_outside(picture, "1 2") == "no plan for this goal does better, as is proven"
+
+
+def test_a_broker_with_topics_that_the_request_excludes_stays_non_empty() -> None:
+    snapshot = cluster("a-0: 1 3\nb-0: 3 2", racks="1 2 3")
+    scope = Scope(excluded_topics=("b",))
+    plan = make_plan(snapshot, PlanRequest(Goal.REMOVE_BROKERS, (3,), scope=scope))
+    words = "1 partition is excluded, so broker 3 stays non-empty and must not be stopped: b-0"
+    assert words in plan.warnings
+    alone = cluster("a-0: 1 2\nb-0: 3 2", racks="1 2 3")
+    again = make_plan(alone, PlanRequest(Goal.REMOVE_BROKERS, (3,), scope=scope))
+    assert again.is_empty and words in again.reason
+
+
+def test_msk_takes_its_canaries_off_itself_and_removes_one_broker_of_each_zone() -> None:
+    picture = "__amazon_msk_canary-0: 1 2 3 4 5 6\norders-0: 4 2 3\norders-1: 1 5 6"
+    snapshot = cluster(picture, racks="1=a 2=b 3=c 4=a 5=b 6=c")
+
+    def warnings(*broker_ids: int) -> list[str]:
+        request = RebalanceRequest(Goal.REMOVE_BROKERS, broker_ids)
+        plan = plan_from(snapshot, request, BalancePolicy(), Provider.MSK)
+        assert {move.topic for move in plan.moves} == {"orders"}
+        assert not any("non-empty" in warning for warning in plan.warnings)
+        return [warning for warning in plan.warnings if "MSK" in warning]
+
+    (left,) = warnings(4, 5, 6)
+    assert left.startswith("Amazon MSK: __amazon_msk_canary stay where they are")
+    assert warnings(4)[1] == (
+        "Amazon MSK removes one broker of each zone at a time; these are, by zone: a 1, b 0, c 0"
+    )
+
+
+def test_a_lost_broker_can_be_listed() -> None:
+    with pytest.raises(InputError) as refused:
+        cluster("a-0: 1 9", racks="1 2")
+    assert 'list a lost one as {"id": 9, "fenced": true}' in str(refused.value)
