@@ -44,6 +44,7 @@ clusters:
           # What would leave nothing to see, or be for later.
           - {{rule: auto-leader-rebalance, reason: off so that the uneven leaders stay}}
           - {{rule: quorum-static, reason: three voters that stay}}
+          - {{rule: topics-over-provisioned, reason: these topics were filled once}}
 """
 
 
