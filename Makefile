@@ -122,10 +122,8 @@ soak: setup  ## plans and runs of many more examples; every command before odd i
 mutants: setup  ## each defect of tests/mutants fails a test that `make test` runs; ARGS="p03 validation" those that begin so, ARGS=--all with all tests in memory that enter its file
 	@$(VENV)/bin/python -m tests.mutants.run $(ARGS)
 
-pictures: setup chromium  ## the pictures of README and docs/operate.md anew, by the test of the pages in a browser
-	@COUNTERPOISE_PICTURES=$(CURDIR)/var/pictures $(VENV)/bin/python -m pytest $(PYTEST_ARGS) \
-		tests/unit/test_web_in_a_browser.py
-	@cp $(foreach name,fleet plan cluster run,var/pictures/$(name).png) docs/images/
+pictures: setup chromium  ## the pictures of README anew: pages of a fleet that is made up
+	@$(VENV)/bin/python -m tests.support.picture_book docs/images
 
 lint: setup  ## style, types, and the import contracts of the house
 	@$(VENV)/bin/ruff check .

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
@@ -26,6 +27,7 @@ from counterpoise.installation import Installation, open_installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.document import to_document
+from counterpoise.model.evenness import evenness
 from counterpoise.model.inspection_document import to_content
 from counterpoise.model.movement import max_moves_at_once, suggested_rate
 from counterpoise.model.plan import RebalancePlan
@@ -39,6 +41,8 @@ from counterpoise.model.request import (
     RebalanceRequest,
     read_rebalance_request,
 )
+from counterpoise.model.safe_text import one_line
+from counterpoise.model.words import pluralize
 from counterpoise.services import snapshots
 from counterpoise.services.kept_empty import plan_without
 from counterpoise.services.plans import (
@@ -46,7 +50,7 @@ from counterpoise.services.plans import (
     plan_of_assignment,
     with_new_brokers,
 )
-from counterpoise.units import parse_rate
+from counterpoise.units import format_bytes, parse_rate
 from counterpoise.views.plan import PlanView
 
 _NOTHING_TO_MOVE = 1
@@ -144,10 +148,59 @@ def _snapshot(arguments: argparse.Namespace, console: Console) -> int:
         document = json.dumps(to_document(snapshot) | {"inspection": to_content(inspection)})
         write_text(arguments.out, f"{document}\n", "cluster document")
     if arguments.json:
-        print_json(tables.snapshot_summary(snapshot))
+        print_json(_snapshot_summary(snapshot))
     else:
-        tables.print_snapshot(console, snapshot, arguments.out)
+        _print_snapshot(console, snapshot, arguments.out)
     return 0
+
+
+def _snapshot_summary(snapshot: ClusterSnapshot) -> dict[str, Any]:
+    """Return the values of a snapshot for --json."""
+    return {
+        "cluster": snapshot.cluster,
+        "cluster_id": snapshot.cluster_id,
+        "snapshot_id": snapshot.snapshot_id,
+        "observed_at": snapshot.observed_at.isoformat() if snapshot.observed_at else None,
+        "brokers": len(snapshot.registered_broker_ids),
+        "live_brokers": len(snapshot.live_broker_ids),
+        "idle_brokers": list(snapshot.idle_broker_ids),
+        "topics": snapshot.topics.num_rows,
+        "partitions": snapshot.partitions.num_rows,
+    }
+
+
+def _print_snapshot(console: Console, snapshot: ClusterSnapshot, written_to: Path | None) -> None:
+    """Print a row for each broker, and how even the leaders are."""
+    partitions = snapshot.partitions
+    knows_sizes = partitions["size_bytes"].null_count < partitions.num_rows
+    loads = {load.broker_id: load for load in snapshots.broker_loads(snapshot)}
+    rows = tables.table(
+        "broker", "rack", "state", ("leaders", "right"), ("replicas", "right"), ("bytes", "right")
+    )
+    for broker_id in snapshot.registered_broker_ids:
+        rack = Text(snapshot.racks[broker_id] or "-")
+        row: list[str | Text] = [str(broker_id), rack, _broker_state(snapshot, broker_id)]
+        if load := loads.get(broker_id):
+            size = format_bytes(load.bytes) if knows_sizes or not load.replicas else "not known"
+            row += [str(load.leaders), str(load.replicas), size]
+        rows.add_row(*row)
+    console.print(
+        f"cluster {one_line(snapshot.cluster)} ({one_line(snapshot.cluster_id)}): "
+        f"{len(snapshot.live_broker_ids)} of {len(snapshot.registered_broker_ids)} brokers live, "
+        f"{pluralize(snapshot.topics.num_rows, 'topic')}, "
+        f"{pluralize(snapshot.partitions.num_rows, 'partition')}",
+        markup=False,
+    )
+    console.print(rows)
+    console.print(tables.leaders_in_words(evenness([load.leaders for load in loads.values()])))
+    if written_to:
+        console.print(f"written to {written_to}", markup=False)
+
+
+def _broker_state(snapshot: ClusterSnapshot, broker_id: int) -> str:
+    if broker_id in snapshot.idle_broker_ids:
+        return "idle: holds nothing"
+    return "live" if broker_id in snapshot.live_broker_ids else "dead"
 
 
 def _kept_snapshot(installation: Installation, cluster: str) -> ClusterSnapshot:

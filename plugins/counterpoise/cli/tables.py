@@ -1,67 +1,18 @@
-"""Snapshots and runs on the terminal, and the same as values for --json.
+"""Runs on the terminal, and what tables of several commands share.
 
 Text from clusters is shown as text only.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.evenness import Evenness, evenness
+from counterpoise.model.evenness import Evenness
 from counterpoise.model.run import UNDER_WAY_STATES
-from counterpoise.model.safe_text import one_line
-from counterpoise.model.words import pluralize
-from counterpoise.services import snapshots
-from counterpoise.units import format_bytes, format_rate, format_seconds
+from counterpoise.units import format_rate, format_seconds
 from counterpoise.views.run import RunStatusView
-
-
-def snapshot_summary(snapshot: ClusterSnapshot) -> dict[str, Any]:
-    """Return the values of a snapshot for --json."""
-    return {
-        "cluster": snapshot.cluster,
-        "cluster_id": snapshot.cluster_id,
-        "snapshot_id": snapshot.snapshot_id,
-        "observed_at": snapshot.observed_at.isoformat() if snapshot.observed_at else None,
-        "brokers": len(snapshot.registered_broker_ids),
-        "live_brokers": len(snapshot.live_broker_ids),
-        "idle_brokers": list(snapshot.idle_broker_ids),
-        "topics": snapshot.topics.num_rows,
-        "partitions": snapshot.partitions.num_rows,
-    }
-
-
-def print_snapshot(console: Console, snapshot: ClusterSnapshot, written_to: Path | None) -> None:
-    """Print a row for each broker, and how even the leaders are."""
-    partitions = snapshot.partitions
-    knows_sizes = partitions["size_bytes"].null_count < partitions.num_rows
-    loads = {load.broker_id: load for load in snapshots.broker_loads(snapshot)}
-    rows = table(
-        "broker", "rack", "state", ("leaders", "right"), ("replicas", "right"), ("bytes", "right")
-    )
-    for broker_id in snapshot.registered_broker_ids:
-        rack = Text(snapshot.racks[broker_id] or "-")
-        row: list[str | Text] = [str(broker_id), rack, _broker_state(snapshot, broker_id)]
-        if load := loads.get(broker_id):
-            size = format_bytes(load.bytes) if knows_sizes or not load.replicas else "not known"
-            row += [str(load.leaders), str(load.replicas), size]
-        rows.add_row(*row)
-    console.print(
-        f"cluster {one_line(snapshot.cluster)} ({one_line(snapshot.cluster_id)}): "
-        f"{len(snapshot.live_broker_ids)} of {len(snapshot.registered_broker_ids)} brokers live, "
-        f"{pluralize(snapshot.topics.num_rows, 'topic')}, "
-        f"{pluralize(snapshot.partitions.num_rows, 'partition')}",
-        markup=False,
-    )
-    console.print(rows)
-    console.print(leaders_in_words(evenness([load.leaders for load in loads.values()])))
-    if written_to:
-        console.print(f"written to {written_to}", markup=False)
 
 
 def leaders_in_words(spread: Evenness) -> str:
@@ -69,12 +20,6 @@ def leaders_in_words(spread: Evenness) -> str:
         f"leaders per live broker: {spread.minimum} to {spread.maximum} "
         f"(max - min {spread.max_minus_min}, at best {spread.best_max_minus_min})"
     )
-
-
-def _broker_state(snapshot: ClusterSnapshot, broker_id: int) -> str:
-    if broker_id in snapshot.idle_broker_ids:
-        return "idle: holds nothing"
-    return "live" if broker_id in snapshot.live_broker_ids else "dead"
 
 
 def print_runs(console: Console, runs: Sequence[RunStatusView]) -> None:
