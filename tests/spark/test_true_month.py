@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -86,13 +86,23 @@ def truth() -> Truth:
 
 
 @pytest.fixture(scope="module")
-def page(installation: Installation, truth: Truth) -> ReportPage:
+def reported(installation: Installation, truth: Truth) -> tuple[ReportPage, dict[str, Any]]:
+    """Return the page of the whole month, and its values; later tests write others."""
     for snapshot in truth.month.snapshots:
         installation.archive.write_snapshot(snapshot)
     analysed = analyses.analyse(installation, "the whole month", lambda line: None)
     assert analysed == [CLUSTER]
     reports.report_balance(installation, CLUSTER, period=timedelta(days=31))
-    return ReportPage(installation.archive.read_report(f"{CLUSTER}/leader-balance.html"))
+    page, document = (
+        installation.archive.read_report(f"{CLUSTER}/leader-balance.{suffix}")
+        for suffix in ("html", "json")
+    )
+    return ReportPage(page), json.loads(document)
+
+
+@pytest.fixture(scope="module")
+def page(reported: tuple[ReportPage, dict[str, Any]]) -> ReportPage:
+    return reported[0]
 
 
 def assert_rates(texts: Sequence[str], true: TrueRates, *, within: float = SAMPLED) -> None:
@@ -136,7 +146,8 @@ def test_the_head_counts_what_there_is(page: ReportPage, truth: Truth) -> None:
     )
     assert page.sentence("Snapshot true-").startswith(f"Snapshot {CLUSTER}-20260331T000000Z.")
     fair = f"{len(last.leaders) / len(truth.live):.1f}"
-    assert f"Leaders per broker of {CLUSTER}, against the fair share {fair}" in page.labels
+    led = [truth.leaders_of(broker_id) for broker_id in truth.live]
+    assert f"Leaders per broker: {min(led)} to {max(led)}, fair {fair}" in page.labels
 
 
 def test_every_broker_has_what_it_has(page: ReportPage, truth: Truth) -> None:
@@ -575,9 +586,8 @@ def test_disks_and_when_they_are_full(page: ReportPage, truth: Truth) -> None:
     assert "that leaves 13 d 1" in page.sentence("Free space divided by the mean growth")
 
 
-def test_the_charts_stand_in_a_table_too(installation: Installation, page: ReportPage) -> None:
-    text = installation.archive.read_report(f"{CLUSTER}/leader-balance.json")
-    check_tables_of_charts(page, json.loads(text))
+def test_the_charts_stand_in_a_table_too(reported: tuple[ReportPage, dict[str, Any]]) -> None:
+    check_tables_of_charts(*reported)
 
 
 def test_no_number_is_left_that_nobody_compared(page: ReportPage) -> None:

@@ -110,6 +110,8 @@ class ReportPage(HTMLParser):
     def _close(self, tag: str, css_class: str, text: str) -> None:
         if tag in _HEADINGS:
             self._heading = text
+        elif tag == "figcaption":
+            self.labels.append(text)
         elif tag in ("td", "th"):
             if self.rows and not self._is_inside("thead"):
                 self.rows[-1].cells.append(text)

@@ -156,7 +156,8 @@ def _without_idle(balance: LeaderBalance) -> str:
 def _chart(balance: LeaderBalance, title: str, field: str, unit: Unit) -> BarChart:
     """Return a measure of each broker: at the end of the period before, now, and its fair share."""
     spread: Evenness = getattr(balance.latest, field)
-    fair = spread.total / spread.broker_count if spread.broker_count else 0.0
+    fair = round(spread.total / spread.broker_count, 1) if spread.broker_count else 0.0
+    fair_in_words = format_count(fair) if unit is whole else unit(fair)
     before = (
         {broker.broker_id: broker for broker in balance.before.brokers} if balance.before else {}
     )
@@ -176,7 +177,7 @@ def _chart(balance: LeaderBalance, title: str, field: str, unit: Unit) -> BarCha
             if (mark := _MARKS.get(balance.state_of(broker)))
         },
         racks={broker.broker_id: broker.rack for broker in brokers},
-        lead=f"{unit(spread.minimum)} to {unit(spread.maximum)}, fair {unit(fair)}",
+        lead=f"{unit(spread.minimum)} to {unit(spread.maximum)}, fair {fair_in_words}",
     )
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from counterpoise.model.balance import (
@@ -251,18 +252,22 @@ def _points(
 
 
 def _marks(events: Sequence[ClusterEvent]) -> list[tuple[datetime, str, str, str]]:
-    """Return the newest events, oldest first; a few have a number."""
-    drawn = events[-_EVENTS_DRAWN:]
-    has_numbers = len(drawn) <= _NUMBERED
+    """Return the newest events, oldest first, those of one snapshot as one; a few are numbered."""
+    together = [list(at_once) for _, at_once in groupby(events[-_EVENTS_DRAWN:], _first_at)]
+    has_numbers = len(together) <= _NUMBERED
     return [
         (
-            event.first_at,
+            at_once[0].first_at,
             str(number) if has_numbers else "",
-            f"{format_moment(event.first_at)}: {event_in_words(event)}",
-            "bad" if event.kind in ALERTS else "",
+            f"{format_moment(at_once[0].first_at)}: {'; '.join(map(event_in_words, at_once))}",
+            "bad" if any(event.kind in ALERTS for event in at_once) else "",
         )
-        for number, event in enumerate(drawn, 1)
+        for number, at_once in enumerate(together, 1)
     ]
+
+
+def _first_at(event: ClusterEvent) -> datetime:
+    return event.first_at
 
 
 def _extremes(line: Line, unit: Unit) -> Extremes:
