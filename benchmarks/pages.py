@@ -86,10 +86,14 @@ def pages_of(fleet: Fleet) -> tuple[str, ...]:
     large, run = fleet.large, f"/runs/{fleet.run_ids[0]}"
     return (
         "/fleet",
-        "/fleet?search=1",
+        "/fleet?search=1&sort=disk&number=2",
         f"/clusters/{large}",
-        f"/clusters/{large}/audit",
-        f"/clusters/{large}/audit/waive",
+        f"/clusters/{large}/balance",
+        f"/clusters/{large}/load",
+        f"/clusters/{large}/findings",
+        f"/clusters/{large}/findings/waive",
+        f"/clusters/{large}/runs",
+        f"/clusters/{large}/settings",
         "/ledger",
         f"/ledger?cluster={large}&person=alice&kind=events",
         f"/ledger?cluster={large}&page=50",

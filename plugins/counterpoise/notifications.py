@@ -135,5 +135,5 @@ def _about_findings(facts: NotificationFacts) -> Iterator[Notification]:
         facts.cluster,
         f"{facts.cluster}: the audit has {pluralize(len(new), 'new critical finding')}",
         tuple(lines),
-        f"{_PAGES}/clusters/{facts.cluster}/audit",
+        f"{_PAGES}/clusters/{facts.cluster}/findings",
     )

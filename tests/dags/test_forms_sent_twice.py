@@ -81,7 +81,7 @@ def test_a_double_click_starts_one_dag_run(
     installation: Installation, started: Callable[[], set[str]]
 ) -> None:
     with browser(environment_of(installation), "alice", role="user") as client:
-        form = {"form_token": token_on(client.get(PATH).text), "reason": "disks"}
+        form = {"form_token": token_on(client.get("/clusters/demo").text), "reason": "disks"}
         first, second = (client.post(PATH, data=form) for _ in range(2))
         assert (first.status_code, second.status_code) == (303, 303), first.text
         assert first.headers["location"] == second.headers["location"]
@@ -97,7 +97,7 @@ def test_two_clicks_at_one_instant_start_one_dag_run(
     together = threading.Barrier(2, timeout=240)
     statuses: list[int] = []
     with browser(environment_of(installation), "alice", role="user") as client:
-        form = {"form_token": token_on(client.get(PATH).text), "reason": "disks"}
+        form = {"form_token": token_on(client.get("/clusters/demo").text), "reason": "disks"}
 
         def click() -> None:
             together.wait()

@@ -9,6 +9,7 @@ import pytest
 
 from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.cluster_failure import FailureKind
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
 from counterpoise.model.fleet_document import ClusterState
 from counterpoise.model.person import Person
@@ -16,6 +17,7 @@ from counterpoise.model.run import RunState
 from counterpoise.model.severity import Severity
 from counterpoise.reporting.fleet_page import fleet_json
 from counterpoise.services import requests
+from counterpoise.services import runs as plans
 from counterpoise.views.audit import AuditView, audit_json
 from tests.support import hostile
 from tests.support.ledger_view import change_state
@@ -63,7 +65,25 @@ def audited(pages: Pages, cluster: str, *severities: Severity) -> None:
 
 
 def order(html: str) -> list[str]:
-    return re.findall(r'<a href="[^"]*/clusters/([a-z]+)"><strong>', html)
+    table = html.partition('id="all-head"')[2]
+    return re.findall(r'<th scope="row"><a href="[^"]*/clusters/([a-z]+)">', table)
+
+
+def row_of(html: str, cluster: str) -> str:
+    """Return what the table says of a cluster."""
+    table = html.partition('id="all-head"')[2]
+    return table.partition(f'/clusters/{cluster}">')[2].partition("</tr>")[0]
+
+
+def waiting(html: str) -> list[tuple[str, str]]:
+    """Return the plans that wait: run, and who may answer."""
+    rows = html.partition('id="wait-head"')[2].partition("</table>")[0].split("<tr>")[2:]
+    found = []
+    for row in rows:
+        (run_id,) = re.findall(r'href="/runs/([^"]+)"', row)
+        (who,) = re.findall(r'data-l="Who may answer"[^>]*>([^<]*)<', row)
+        found.append((run_id, who))
+    return found
 
 
 def test_the_worst_cluster_comes_first_as_of_now(pages: Pages) -> None:
@@ -81,7 +101,7 @@ def test_the_worst_cluster_comes_first_as_of_now(pages: Pages) -> None:
         audited(pages, "calm", Severity.CRITICAL, Severity.CRITICAL, Severity.WARNING)
         page = browser.get("/fleet").text
         assert order(page)[:2] == ["calm", "idle"]
-        assert "2 critical findings, 1 warning" in page
+        assert "2 critical findings" in row_of(page, "calm")
         later = replace(pages, now=NOW + timedelta(days=9))
         with later.installation() as installation:
             for cluster in ("calm", "idle", "mine"):
@@ -90,14 +110,14 @@ def test_the_worst_cluster_comes_first_as_of_now(pages: Pages) -> None:
     with later.browser() as browser:
         page = browser.get("/fleet").text
         assert order(page) == ["quiet", "calm", "idle", "mine"]
-        assert page.count("no snapshot for ") == 1
+        assert page.count("No new snapshot") == 1
 
 
 def test_a_cluster_without_figures_is_there_too(pages: Pages) -> None:
     with pages.browser() as browser:
         page = browser.get("/fleet").text
     assert order(page) == ["calm", "idle", "mine", "quiet"]
-    assert "No analysis yet" in page and "has no snapshot yet" in page
+    assert "No analysis yet" in page and "Has no snapshot yet" in page
 
 
 def test_a_damaged_document_hides_no_cluster(pages: Pages) -> None:
@@ -120,11 +140,12 @@ def test_an_audit_that_cannot_be_read_is_not_known_and_hides_no_cluster(
     with pages.browser() as browser:
         page = browser.get("/fleet").text
         assert order(page) == ["calm", "idle", "mine", "quiet"]
-        assert f"Findings {not_known}" in page and page.count("cannot be read") == 1
-        assert "Audit: 1 warning" in page
+        assert f"Findings {not_known}" in row_of(page, "calm")
+        assert page.count("cannot be read") == 1
         cluster = browser.get("/clusters/calm").text
-        assert f"Findings are {not_known}" in cluster and "No audit yet" not in cluster
-        audit = browser.get("/clusters/calm/audit").text
+        assert "audit reports/calm/audit.json cannot be read" in cluster
+        assert "No audit yet" not in cluster
+        audit = browser.get("/clusters/calm/findings").text
         assert f"Findings are {not_known}" in audit and "No audit yet" not in audit
         found = browser.get("/api/fleet").json()["clusters"]
         assert {one["cluster"]: one["audit_unreadable"] for one in found} == {
@@ -149,21 +170,41 @@ def test_what_waits_is_told_with_who_may_answer(pages: Pages) -> None:
     pages.propose("shut")
     with pages.browser() as browser:
         page = browser.get("/fleet").text
-    assert "Waiting for you: 2" in page and "shut" not in page
-    assert mine.run_id in page and own.run_id in page
+    assert "shut" not in page
+    assert waiting(page) == [
+        (own.run_id, "you, anybody else who may"),
+        (mine.run_id, "you"),
+    ]
     with pages.browser("carol") as browser:
         page = browser.get("/fleet").text
-    assert "Waiting for you: 1" in page
-    assert "May be approved by victor." in page  # alice requested it
+    assert waiting(page)[1] == (mine.run_id, "victor"), "alice requested it"
+
+
+def test_a_waiting_plan_is_told_with_goal_bytes_time_and_age(pages: Pages) -> None:
+    run = pages.propose("calm", broker_ids=[4])
+    later = replace(pages, now=NOW + timedelta(minutes=12))
+    with later.browser("alice") as browser:
+        page = browser.get("/fleet").text
+        (one,) = browser.get("/api/fleet").json()["waiting"]
+    cells = page.partition('id="wait-head"')[2].partition("</table>")[0]
+    assert "Leaders 4" in cells and ">nothing<" in cells and "12\u00a0min" in cells
+    assert (one["goal"], one["copied_bytes"], one["waits_seconds"]) == ("leaders 4", 0, 720)
+    store = Path(pages.environment["COUNTERPOISE_STORE"])
+    (store / run.plan_uri).unlink()
+    plans._read_plan.cache_clear()
+    plans._kept_view.cache_clear()
+    with later.browser("alice") as browser:
+        cells = browser.get("/fleet").text.partition('id="wait-head"')[2].partition("</table>")[0]
+    assert "A plan that cannot be read" in cells and cells.count("not known") == 2
 
 
 def test_nothing_waits_for_an_account_that_may_only_read(pages: Pages) -> None:
     pages.propose("mine", by="bob")
     with pages.browser("alice", may_change=False) as browser:
         page = browser.get("/fleet").text
-        assert "Nothing waits for you" in page
+        assert [who for _, who in waiting(page)] == ["alice, victor"] and "Review" not in page
         cluster = browser.get("/clusters/mine").text
-        assert "A plan waits for approval." in cluster and "Make a plan" not in cluster
+        assert "Waits for approval" in cluster and "Make a plan" not in cluster
         assert not any(one["is_mine"] for one in browser.get("/api/fleet").json()["waiting"])
 
 
@@ -171,7 +212,7 @@ def test_nobody_is_asked_about_a_plan_of_their_own(pages: Pages) -> None:
     pages.propose("mine", by="victor")
     with pages.browser() as browser:
         page = browser.get("/fleet").text
-    assert "Nothing waits for you" in page and "May be approved by alice." in page
+    assert [who for _, who in waiting(page)] == ["alice"] and "Review" not in page
 
 
 def test_a_plan_that_needs_two_waits_for_another_person(pages: Pages) -> None:
@@ -181,9 +222,9 @@ def test_a_plan_that_needs_two_waits_for_another_person(pages: Pages) -> None:
     with pages.installation() as installation:
         installation.ledger.record_decision(yes, is_enough=lambda _: False)
     with pages.browser() as browser:
-        assert "Waiting for you: 1" in browser.get("/fleet").text
+        assert waiting(browser.get("/fleet").text) == [(run.run_id, "you")]
     with pages.browser("alice") as browser:
-        assert "May be approved by victor." in browser.get("/fleet").text
+        assert waiting(browser.get("/fleet").text) == [(run.run_id, "victor")]
 
 
 def test_the_one_plan_that_waits_for_somebody_is_opened_at_once(pages: Pages) -> None:
@@ -195,45 +236,91 @@ def test_the_one_plan_that_waits_for_somebody_is_opened_at_once(pages: Pages) ->
 
     assert leads_to("victor") == "/fleet"
     mine = pages.propose("mine", by="bob")
-    assert leads_to("victor") == f"/runs/{mine.run_id}/plan"
+    assert leads_to("victor") == f"/runs/{mine.run_id}"
     assert leads_to("victor", may_change=False) == leads_to("carol") == "/fleet"
     pages.propose("shut", by="bob")
-    assert leads_to("victor") == f"/runs/{mine.run_id}/plan", "of what they may view"
+    assert leads_to("victor") == f"/runs/{mine.run_id}", "of what they may view"
     assert leads_to("alice") == "/fleet", "several wait"
 
 
 def test_runs_under_way_are_listed(pages: Pages) -> None:
     run = pages.propose("calm")
     with pages.installation() as installation:
+        installation.ledger.pin_cluster("calm", "id")
         for state in (RunState.APPROVED, RunState.RUNNING):
             change_state(installation.ledger, run.run_id, state, "")
     with pages.browser() as browser:
-        page = browser.get("/fleet").text
-    assert f'href="/runs/{run.run_id}"' in page and "a run is running" in page
+        row = row_of(browser.get("/fleet").text, "calm")
+        assert order(browser.get("/fleet?show=moving").text) == ["calm"]
+    assert f'href="/runs/{run.run_id}"' in row
 
 
-def test_a_run_that_one_may_pause_is_paused_from_the_fleet(pages: Pages) -> None:
-    run = pages.propose("calm")
-    with pages.installation() as installation:
-        for state in (RunState.APPROVED, RunState.RUNNING):
-            change_state(installation.ledger, run.run_id, state, "")
-    link = f'<a href="/runs/{run.run_id}/requests/pause">Pause</a>'
-    with pages.browser() as browser:
-        assert link in browser.get("/fleet").text
-    with pages.browser(may_change=False) as browser:
-        assert link not in browser.get("/fleet").text
-    with pages.installation() as installation:
-        requests.pause(installation, run.run_id, by=ALICE, why="month end")
-    with pages.browser() as browser:
-        assert link not in browser.get("/fleet").text
-
-
-def test_the_report_of_an_analysed_cluster_is_linked(pages: Pages) -> None:
+def test_a_failure_is_told_at_once_and_is_worse_than_all_that_was_found(pages: Pages) -> None:
     analyse(pages, ClusterState("calm", SOON, balance(), load(1, 1, 1)))
+    audited(pages, "idle", Severity.CRITICAL)
+    pages.propose("calm")
+    with pages.installation() as installation:
+        record = installation.ledger.record_failure
+        record("mine", FailureKind.SNAPSHOT, hostile.HOSTILE)
+        record("calm", FailureKind.NOT_ANSWERING, "no bootstrap address answered")
     with pages.browser() as browser:
         page = browser.get("/fleet").text
-    assert page.count("Balance report</a>") == 1
-    assert '<a href="/reports/calm/leader-balance.html">Balance report</a>' in page
+        cluster = browser.get("/clusters/calm/runs").text
+        found = browser.get("/api/fleet").json()["clusters"]
+    assert order(page)[:2] == ["calm", "mine"]
+    assert "Not answering" in row_of(page, "calm") and "failed" in row_of(page, "calm")
+    assert "Snapshot failed" in row_of(page, "mine")
+    hostile.check_html(page.replace("<form", "<div", 1))
+    assert "Not answering" in page.partition('id="wait-head"')[2].partition("</table>")[0]
+    assert "no bootstrap address answered" in cluster
+    assert [one["failure"] and one["failure"]["kind"] for one in found[:2]] == [
+        "not answering",
+        "snapshot failed",
+    ]
+
+
+def test_rows_are_sorted_filtered_and_paged(tmp_path: Path) -> None:
+    names = [f"c{number:03d}" for number in range(120)]
+    lines = "".join(f"  {name}: {{connection: x}}\n" for name in names)
+    pages = Pages.in_folder(tmp_path, f"clusters:\n{lines}")
+    states = [
+        ClusterState(name, SOON, replace(balance(), cluster=name), load(number, 1, 1))
+        for number, name in enumerate(names)
+    ]
+    analyse(pages, *states)
+    cluster = re.compile(r'<th scope="row"><a href="/clusters/(c\d+)">')
+    with pages.browser() as browser:
+
+        def shown(query: str) -> list[str]:
+            return cluster.findall(browser.get(f"/fleet?{query}").text)
+
+        assert len(shown("")) == 50 and len(shown("number=3")) == 20
+        assert shown("sort=cluster")[:2] == ["c000", "c001"]
+        assert shown("sort=cluster&order=descending")[0] == "c119"
+        assert shown("sort=bytes_in")[0] == "c119"
+        assert shown("sort=nothing&show=nothing&number=x") == shown("")
+        assert shown("search=c01&sort=cluster") == names[10:20]
+        assert shown("show=frozen") == []
+        page = browser.get("/fleet?search=c0&sort=cluster").text
+    assert "1–50 of 100" in page and "search=c0&amp;sort=cluster&amp;number=2" in page
+
+
+def test_without_the_ledger_pages_show_what_the_store_has_and_say_so(
+    pages: Pages, tmp_path: Path
+) -> None:
+    analyse(pages, ClusterState("calm", SOON, balance(), load(1, 1, 1)))
+    audited(pages, "calm", Severity.WARNING)
+    (tmp_path / "ledger.db").unlink()
+    with pages.browser() as browser:
+        page = browser.get("/fleet")
+        assert page.status_code == 200 and "The ledger cannot be read now" in page.text
+        assert "calm" in order(page.text)
+        for tab in ("", "/balance", "/load", "/findings", "/runs", "/settings"):
+            answer = browser.get(f"/clusters/calm{tab}")
+            assert answer.status_code == 200, tab
+            assert "The ledger cannot be read now" in answer.text
+        assert "No run yet" not in browser.get("/clusters/calm/runs").text
+        assert browser.get("/api/fleet").json()["ledger_away"]
 
 
 def test_halted_runs_and_frozen_clusters_are_listed(pages: Pages) -> None:
@@ -248,14 +335,14 @@ def test_halted_runs_and_frozen_clusters_are_listed(pages: Pages) -> None:
     with pages.browser() as browser:
         page = browser.get("/fleet").text
         api = browser.get("/api/fleet").json()
-    assert f'href="/runs/{run.run_id}"' in page and "broker 3 is dead" in page
-    assert "frozen until 2026-11-22 20:00 UTC by alice" in page and "shut" not in page
+    assert f'href="/runs/{run.run_id}"' in page and "Broker 3 is dead" in page
+    assert "Until 2026-11-22 20:00 UTC by alice" in page and "Frozen" in page and "shut" not in page
     hostile.check_html(page.replace("<form", "<div", 1))
     assert [one["state"] for one in api["runs"]] == ["halted"]
     assert [one["cluster"] for one in api["freezes"]] == ["quiet"]
     pages.propose("calm", broker_ids=[1])
     with pages.browser() as browser:
-        assert "broker 3 is dead" not in browser.get("/fleet").text
+        assert "Broker 3 is dead" not in browser.get("/fleet").text
 
 
 def test_the_first_page_is_the_fleet(pages: Pages) -> None:

@@ -57,16 +57,19 @@ PAGES = {
     "unfreeze": "/clusters/payments/requests/unfreeze",
     "freeze": "/clusters/other/requests/freeze",
     "new-plan": "/clusters/payments/plan",
-    "snapshot-now": "/clusters/payments/start/snapshot",
-    "audit-now": "/clusters/payments/start/audit",
     "started": "/clusters/other/started/kafka_rebalance?dag_run_id=manual__2026-01-31T12:00:00",
+    "snapshot-now": "/clusters/other/started/kafka_snapshot?dag_run_id=manual__1",
     "ledger": "/ledger",
     "reports": "/reports",
     "reports-of-one": f"/reports?cluster={LARGE}",
     "report": f"/reports/{LARGE}/leader-balance.html",
-    "waiver": "/clusters/other/audit/waive",
-    "audit": "/clusters/other/audit",
+    "waiver": "/clusters/other/findings/waive",
+    "findings": "/clusters/other/findings",
     "cluster-analysed": f"/clusters/{LARGE}",
+    "balance": f"/clusters/{LARGE}/balance",
+    "load": f"/clusters/{LARGE}/load",
+    "runs": "/clusters/payments/runs",
+    "settings": "/clusters/payments/settings",
     "fleet-of-all": "/fleet",
     "undo": "/runs/MOVING/undo",  # after its end
 }
@@ -150,7 +153,7 @@ def test_two_clicks_lead_to_a_yes(browser: Browser, address: str) -> None:
     alice = Visitor.at(browser, address, folder_of_pictures())
     alice.start_anew()
     alice.take_picture("fleet")
-    alice.follow("Read the plan and decide")
+    alice.follow("Review")
     alice.take_picture("plan")
     alice.type("Reason", "as agreed")
     assert alice.button("Approve this plan").is_enabled()
@@ -164,7 +167,7 @@ def test_an_answer_needs_no_mouse(browser: Browser, address: str) -> None:
     alice = Visitor.at(browser, address, None)
     alice.start_anew()
     keyboard = alice.page.keyboard
-    alice.tab_to(alice.page.get_by_role("link", name="Read the plan and decide"))
+    alice.tab_to(alice.page.get_by_role("link", name="Review"))
     keyboard.press("Enter")
     alice.shows("This plan waits for an answer")
     alice.tab_to(alice.page.get_by_label("Rate", exact=True))
@@ -200,14 +203,14 @@ def test_a_viewer_sees_no_buttons(
     app = app_of("victor", open_for_pages, role="viewer", may_change=False)
     with served(app) as address:
         victor = Visitor.at(browser, address, None)
-        for path in ("/fleet", "/clusters/payments", f"/clusters/{LARGE}/audit", run, plan):
+        for path in ("/fleet", "/clusters/payments", f"/clusters/{LARGE}/findings", run, plan):
             victor.open(path)
             buttons = victor.texts_of(victor.page.get_by_role("button"))
-            assert set(buttons) <= {"Search"}, path
+            assert set(buttons) <= {"Search", "Filter"}, path
             assert victor.page.locator("form[method=post]").count() == 0, path
             assert victor.page.locator(f"a{FORMS}").count() == 0, path
         victor.shows("Airflow lets you read runs, and not answer questions about them")
-        for form in (f"{run}/requests/pause", "/clusters/payments/start/snapshot"):
+        for form in (f"{run}/requests/pause", "/clusters/payments/requests/freeze"):
             assert victor.page.request.get(f"{address}{form}").status == 403, form
         victor.check_no_problem()
 

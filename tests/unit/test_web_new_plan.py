@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from counterpoise import installation as wiring
 from counterpoise.archive import no_moves_report_name
 from counterpoise.errors import RefusedError
+from counterpoise.model.cluster_failure import FailureKind
 from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.fresh_snapshot import snapshot_form
 from counterpoise.services import plans, snapshots
@@ -214,17 +215,41 @@ def test_a_cluster_whose_provider_opens_no_runs_is_planned_but_nothing_starts(
 def test_a_snapshot_and_an_audit_are_started_for_the_cluster_alone(pages: Pages, what: str) -> None:
     path = f"/clusters/demo/start/{what}"
     with starting(pages) as (client, started):
-        sent = send(client, path, reason="after the release")
+        token = {"form_token": token_on(client.get("/clusters/demo").text)}
+        typed = token | {"reason": "after the release"}
+        sent = client.post(path, data=typed, follow_redirects=False)
         page = client.get(sent.headers["location"])
-        assert client.get("/clusters/demo/start/fire").status_code == 404
+        assert client.post("/clusters/demo/start/fire", data=token).status_code == 404
     configuration = {"clusters": ["demo"]}
     assert started == [(f"kafka_{what}", configuration, "after the release")]
     assert configuration.keys() == snapshot_form().keys()
     assert sent.status_code == 303 and f"/dags/kafka_{what}/runs/manual__1" in page.text
     with starting(pages, refusal=f"kafka_{what} is paused in Airflow") as (client, _):
-        refused = send(client, path, reason="kept")
-    assert refused.status_code == 409
-    assert "is paused in Airflow" in refused.text and "kept" in refused.text
+        refused = client.post(path, data=token)
+    assert refused.status_code == 409 and "is paused in Airflow" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("state", "failure", "words"),
+    [
+        ("running", "", "This page loads again every"),
+        ("success", "", "The snapshot is there"),
+        ("failed", "no space left", "The snapshot failed.</strong> No space left"),
+        ("failed", "", "The Dag run has ended (failed)"),
+        (None, "", "Airflow does not have this Dag run"),
+    ],
+)
+def test_what_became_of_a_snapshot_is_shown(
+    pages: Pages, state: str | None, failure: str, words: str
+) -> None:
+    if failure:
+        with pages.installation() as installation:
+            installation.ledger.record_failure("demo", FailureKind.SNAPSHOT, failure)
+    with starting(pages) as (client, _):
+        set_dag_run_state(client, state)
+        page = client.get("/clusters/demo/started/kafka_snapshot?dag_run_id=manual__1")
+    assert words in page.text
+    assert ("Refresh" in page.headers) == (state == "running")
 
 
 def test_nobody_else_starts_anything_and_everybody_is_told_who_may(pages: Pages) -> None:
@@ -235,10 +260,10 @@ def test_nobody_else_starts_anything_and_everybody_is_told_who_may(pages: Pages)
             assert client.post(path, data={"form_token": "x.y.z"}).status_code == 403
     for user, may_change in (("victor", True), ("alice", False)):
         with starting(pages, user, may_change=may_change) as (client, started_by_other):
+            form = client.get(PLAN)
+            assert form.status_code == 403 and "alice" in form.text
+            assert "<form" not in form.text
             for path in paths:
-                form = client.get(path)
-                assert form.status_code == 403 and "alice" in form.text
-                assert "<form" not in form.text
                 data = {"form_token": token, "do": "start", "goal": "leaders", "reason": "x"}
                 assert client.post(path, data=data).status_code == 403
             assert "Make a plan" not in client.get("/clusters/demo").text

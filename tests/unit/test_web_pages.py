@@ -297,7 +297,7 @@ def test_without_the_file_of_settings_nothing_is_shown(
         *("/reports/demo/a.html", "/reports/fleet.html", "/reports?cluster=demo", "/reports"),
         *(f"/runs/{run_id}", f"/runs/{run_id}/plan", f"/runs/{run_id}/plan.json"),
         *(f"/api/runs/{run_id}", "/ledger", "/api/ledger"),
-        *("/fleet", "/api/fleet", "/metrics", "/clusters/demo", "/clusters/demo/audit"),
+        *("/fleet", "/api/fleet", "/metrics", "/clusters/demo", "/clusters/demo/findings"),
     )
     for name in ("demo/a.html", "fleet.html"):
         assert client.get(f"/reports/{name}").status_code == 403

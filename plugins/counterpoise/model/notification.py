@@ -25,7 +25,7 @@ class Notification:
     cluster: str
     title: str  # one line
     lines: tuple[str, ...] = ()
-    page: str = ""  # below Airflow's address, like `counterpoise/clusters/demo/audit`
+    page: str = ""  # below Airflow's address, like `counterpoise/clusters/demo/findings`
     run_id: str | None = None  # None: about the cluster
     subject: str = ""  # of a run: what the ledger records, so that nobody is notified twice
 

@@ -47,6 +47,11 @@ def pluralize(count: int, singular: str, plural: str = "") -> str:
     return f"{count:,} {singular if count == 1 else plural or f'{singular}s'}"
 
 
+def capitalized(sentence: str) -> str:
+    """Return a sentence that begins with a capital letter."""
+    return sentence[:1].upper() + sentence[1:]
+
+
 def verb(count: int, one: str, more: str) -> str:
     """Return the form of a verb (`has` or `have`) that follows `count` things."""
     return one if count == 1 else more

@@ -124,6 +124,7 @@ def _before(before: LeaderBalance) -> dict[str, Any]:
         "period": _period_document(before),
         "latest": _point(before.latest),
         "churn": _churn(before),
+        "brokers": [_values(broker) for broker in before.brokers],
     }
 
 

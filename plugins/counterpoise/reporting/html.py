@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from counterpoise.model.safe_text import one_line, without_control_characters
-from counterpoise.model.words import join_ids, pluralize
+from counterpoise.model.words import capitalized, join_ids, pluralize
 from counterpoise.reporting import small
 from counterpoise.reporting.parts import drawn
 from counterpoise.units import (
@@ -69,6 +69,8 @@ def environment(*folders: Path) -> Environment:
         "drawn": drawn,
         "units": with_units,
         "age": age,
+        "capitalized": capitalized,
+        "short_duration": short_duration,
     }
     made.globals |= {"address": address, "page_links": page_links}
     return made
@@ -110,12 +112,15 @@ def with_units(sentence: str) -> str:
 
 
 def age(at: datetime, now: datetime) -> str:
-    """Return `12 min ago`: the larger unit alone."""
+    """Return `12 min ago`."""
     seconds = max(0.0, (now - at).total_seconds())
-    if seconds < 1:
-        return "now"
+    return "now" if seconds < 1 else f"{short_duration(seconds)} ago"
+
+
+def short_duration(seconds: float) -> str:
+    """Return `12 min`: the larger unit alone."""
     number, unit = format_seconds(seconds).split(" ")[:2]
-    return f"{number}\u00a0{unit} ago"
+    return f"{number}\u00a0{unit}"
 
 
 def address(path: str, values: Mapping[str, object] | None = None, **changed: object) -> str:

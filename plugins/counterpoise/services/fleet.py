@@ -1,12 +1,12 @@
 """All clusters that somebody may view, and one of them, as of now; and what waits for a decision.
 
-    found = fleet(installation, Viewing.of(installation, viewer), search="orders")
-    found.entries[0].worst, found.mine, found.under_way
-    cluster(installation, Viewing.of(installation, viewer), "orders-eu").audit
+    seen = fleet(installation, Viewing.of(installation, viewer))
+    seen.rows[0].condition, seen.waiting
+    cluster_head(installation, Viewing.of(installation, viewer), "orders-eu").row
 
-Figures and charts are those of `reports/fleet.json`, which `kafka_leader_balance` writes after each
-analysis. Snapshots, audits and runs are as of now: clusters that have become overdue, or have
-critical findings since, stand where they belong.
+Figures are those of `reports/fleet.json` and `leader-balance.json`, which `kafka_leader_balance`
+writes after each analysis. Failures, snapshots, audits and runs are as of now. Without the ledger
+there is what the store has, and the views say so.
 
 Limits: a cluster that was added since the last analysis has no figures yet.
 """
@@ -16,152 +16,188 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from markupsafe import Markup
-
 from counterpoise import access, analysis
 from counterpoise.archive import audit_report_name, balance_report_name, fleet_report_name
-from counterpoise.errors import CounterpoiseError, InputError
+from counterpoise.errors import CounterpoiseError, InputError, LedgerError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import shown_settings
 from counterpoise.ledger.overview import LedgerState
-from counterpoise.model.control import ControlRequest
-from counterpoise.model.finding import AuditPoint, AuditReport
+from counterpoise.model.cluster_failure import ClusterFailure
+from counterpoise.model.control import ActiveRequests
 from counterpoise.model.fleet_document import FleetDocument, FleetEntry, read_fleet
 from counterpoise.model.policy import Action
 from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.severity import Severity
-from counterpoise.reporting.html import body_of
-from counterpoise.services.approvals import WhoseYes, asks_people, whose_yes
-from counterpoise.services.audits import newest_audit, newest_points
+from counterpoise.services.approvals import asks_people, whose_yes
+from counterpoise.services.audits import newest_points
 from counterpoise.services.requests import in_force
+from counterpoise.services.runs import plan_to_approve
 from counterpoise.services.viewers import Viewing, why_not
 from counterpoise.settings import ClusterSettings, PolicyRow, policy_rows
 from counterpoise.storage.file_cache import FileCache
+from counterpoise.views import view_of
+from counterpoise.views.cluster import BalanceSummary, ClusterHead, read_summary
+from counterpoise.views.fleet import (
+    NOT_READ,
+    FleetRow,
+    FleetView,
+    FreezeView,
+    OpenRunsView,
+    conditions,
+    in_order,
+)
 from counterpoise.views.now import RunNow
+from counterpoise.views.run import WaitingRunView
 
 _LOGGER = safe_logger(__name__)
+_DOCUMENTS: Final = FileCache(read_fleet, max_entries=5)
+_BALANCES: Final = FileCache(read_summary, max_entries=20)
+_RUNS_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingRun:
-    """A run that waits for a yes or a no."""
+class LedgerNow:
+    """What the ledger knows of the clusters that somebody may view; nothing while it is away."""
 
-    run: Run
-    waits_for: timedelta
-    is_mine: bool  # the viewer may decide
-    yes: WhoseYes
-
-
-@dataclass(frozen=True, slots=True)
-class OpenRuns:
-    """The runs that have not ended, of the clusters that somebody may view."""
-
-    waiting: tuple[WaitingRun, ...]  # the oldest first
-    approved: tuple[Run, ...]
-    under_way: tuple[Run, ...]
-
-    @property
-    def mine(self) -> tuple[WaitingRun, ...]:
-        return tuple(one for one in self.waiting if one.is_mine)
-
-    @property
-    def others(self) -> tuple[WaitingRun, ...]:
-        return tuple(one for one in self.waiting if not one.is_mine)
+    now: datetime
+    states: Mapping[str, LedgerState]
+    active: Mapping[str, ActiveRequests]
+    failures: Mapping[str, ClusterFailure]
+    runs: tuple[Run, ...] = ()  # that have not ended
+    waiting: tuple[WaitingRunView, ...] = ()  # the oldest first
+    away: str = ""  # what is not known; "": it was read
 
 
-@dataclass(frozen=True, slots=True)
-class FleetNow(OpenRuns):
-    analysed_at: datetime | None  # UTC; None: no analysis yet
-    entries: tuple[FleetEntry, ...]  # worst first, those that were searched
-    cluster_count: int  # that the viewer may view
-    audits: Mapping[str, AuditPoint]
-    unreadable_audits: Mapping[str, str]  # the path of the file, by cluster
-    pausable: frozenset[str]  # ids of those under way that the viewer may pause now
-    halted: tuple[Run, ...]  # of clusters that have had no other run since
-    doing: Mapping[str, str]  # what a run under way does now, by its id
-    freezes: tuple[ControlRequest, ...]  # in force, by cluster
-
-
-def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> FleetNow:
-    """Return the clusters whose name has `search` in it, and all open runs of the others too."""
-    clusters = viewing.clusters
+def fleet(installation: Installation, viewing: Viewing) -> FleetView:
+    """Return all clusters, the worst first."""
+    ledger = _ledger_now(installation, viewing)
     document = _fleet_document(installation)
+    halted = _halted(ledger.states.values())
+    waiting_ids = {one.run_id for one in ledger.waiting}
+    going_on = [run for run in ledger.runs if run.run_id not in waiting_ids]
+    frozen = [requests.frozen for requests in ledger.active.values() if requests.frozen]
+    return FleetView(
+        analysed_at=document.as_of if document else None,
+        rows=in_order(_rows(installation, viewing.clusters, ledger, document)),
+        waiting=ledger.waiting,
+        runs=OpenRunsView.of((), [*going_on, *halted]).runs,
+        freezes=tuple(view_of(FreezeView, request) for request in frozen),
+        ledger_away=ledger.away,
+    )
+
+
+def open_runs(installation: Installation, viewing: Viewing) -> OpenRunsView:
+    """Return the runs that wait for an answer, and who may give it; and those that go on.
+
+    Raises LedgerError.
+    """
+    runs = _open_runs(installation, viewing)
+    newest = installation.ledger.cluster_states(viewing.clusters).values()
+    waiting = _waiting_runs(installation, viewing, [*runs, *_halted(newest)])
+    asked = {one.run_id for one in waiting}
+    return OpenRunsView.of(waiting, [run for run in runs if run.run_id not in asked])
+
+
+def _open_runs(installation: Installation, viewing: Viewing) -> list[Run]:
+    found = installation.ledger.runs(states=OPEN_STATES)
+    return [run for run in found if run.cluster in viewing.clusters]
+
+
+def _halted(states: Iterable[LedgerState]) -> list[Run]:
+    return [state.run for state in states if state.run and state.run.state is RunState.HALTED]
+
+
+def _ledger_now(installation: Installation, viewing: Viewing) -> LedgerNow:
+    try:
+        ledger = installation.ledger
+        states = ledger.cluster_states(viewing.clusters)
+        runs = _open_runs(installation, viewing)
+        return LedgerNow(
+            now=ledger.now(),
+            states=states,
+            active=in_force(installation, viewing.clusters),
+            failures=ledger.failures(),
+            runs=tuple(runs),
+            waiting=_waiting_runs(installation, viewing, [*runs, *_halted(states.values())]),
+        )
+    except LedgerError as error:
+        _LOGGER.warning("pages are shown without the ledger: %s", error)
+        return LedgerNow(installation.clock(), {}, {}, {}, away=NOT_READ)
+
+
+def _rows(
+    installation: Installation,
+    clusters: Sequence[str],
+    ledger: LedgerNow,
+    document: FleetDocument | None,
+) -> list[FleetRow]:
+    """Return the rows of clusters in the order of their concerns, the worst first."""
     known = {entry.cluster: entry for entry in document.clusters} if document else {}
     entries = [known.get(name, FleetEntry(name)) for name in _in_order(clusters, known)]
     audits = newest_points(installation, clusters)
-    states = installation.ledger.cluster_states(clusters)
-    ages = _ages(entries, document, states, installation.clock())
     critical = {
         name: point.open_counts.get(Severity.CRITICAL, 0) for name, point in audits.known.items()
     }
-    wanted = search.strip().casefold()
-    ordered = analysis.as_of_now(entries, ages, critical)
-    now_open = open_runs(installation, viewing)
-    active = in_force(installation, clusters)
-    now = installation.ledger.now()
-    runs_now = {name: state.run for name, state in states.items() if state.run}
-    return FleetNow(
-        analysed_at=document.as_of if document else None,
-        entries=tuple(entry for entry in ordered if wanted in entry.cluster.casefold()),
-        cluster_count=len(clusters),
-        audits=audits.known,
-        unreadable_audits=audits.unreadable,
-        waiting=now_open.waiting,
-        approved=now_open.approved,
-        under_way=now_open.under_way,
-        pausable=frozenset(
-            run.run_id
-            for run in now_open.under_way
-            if run.state is RunState.RUNNING
-            and not active[run.cluster].paused
-            and viewing.may(run.cluster, Action.OPERATE)
-        ),
-        halted=tuple(run for run in runs_now.values() if run.state is RunState.HALTED),
-        doing={
-            runs_now[name].run_id: RunNow(runs_now[name], state.run_progress, now).sentence
-            for name, state in states.items()
-            if state.run_progress is not None
-        },
-        freezes=tuple(each.frozen for each in active.values() if each.frozen),
-    )
+    ages = {
+        entry.cluster: _age(entry, document, ledger.states.get(entry.cluster), installation.clock())
+        for entry in entries
+    }
+    waiting = {one.cluster: one for one in ledger.waiting}
+    rows = []
+    for entry in analysis.as_of_now(entries, ages, critical):
+        name = entry.cluster
+        state = ledger.states.get(name, LedgerState())
+        requests = ledger.active.get(name)
+        frozen = requests.frozen if requests else None
+        found = conditions(
+            entry,
+            failure=ledger.failures.get(name),
+            unreadable_audit=audits.unreadable.get(name),
+            run=state.run,
+            doing=_doing(state, ledger.now),
+            waiting=waiting.get(name),
+            freeze=frozen,
+        )
+        row = FleetRow(
+            cluster=name,
+            condition=found[0],
+            others=tuple(found[1:]),
+            entry=entry,
+            failure=ledger.failures.get(name),
+            audit=audits.known.get(name),
+            unreadable_audit=audits.unreadable.get(name),
+            is_waiting=name in waiting,
+            is_moving=bool(state.run and state.run.state in UNDER_WAY_STATES),
+            is_frozen=frozen is not None,
+        )
+        rows.append(row)
+    return rows
 
 
-def open_runs(installation: Installation, viewing: Viewing) -> OpenRuns:
-    """Return the runs that wait for an answer, and who may give it; and those that go on."""
-    runs = [
-        run
-        for run in installation.ledger.runs(states=OPEN_STATES)
-        if run.cluster in viewing.clusters
-    ]
-    newest = installation.ledger.cluster_states(viewing.clusters).values()
-    halted = [one.run for one in newest if one.run and one.run.state is RunState.HALTED]
-    waiting = tuple(waiting_runs(installation, viewing, [*runs, *halted]))
-    asked = {one.run.run_id for one in waiting}
-    return OpenRuns(
-        waiting=waiting,
-        approved=tuple(
-            run for run in runs if run.state is RunState.APPROVED and run.run_id not in asked
-        ),
-        under_way=tuple(run for run in runs if run.state in UNDER_WAY_STATES),
-    )
+def _doing(state: LedgerState, now: datetime) -> str:
+    if state.run is None or state.run_progress is None:
+        return ""
+    return RunNow(state.run, state.run_progress, now).sentence
 
 
-def waiting_runs(
+def _waiting_runs(
     installation: Installation, viewing: Viewing, runs: Sequence[Run]
-) -> list[WaitingRun]:
+) -> tuple[WaitingRunView, ...]:
     """Return those of the runs that wait for an answer, oldest first, and who may give it: also
     those whose yes has run out, and halted ones about which people are asked again.
     """
     now = installation.ledger.now()
-    return [
+    return tuple(
         _waiting(installation, viewing, run, now)
         for run in sorted(runs, key=lambda run: (run.opened_at, run.run_id))
         if asks_people(installation, run)
-    ]
+    )
 
 
-def _waiting(installation: Installation, viewing: Viewing, run: Run, now: datetime) -> WaitingRun:
+def _waiting(
+    installation: Installation, viewing: Viewing, run: Run, now: datetime
+) -> WaitingRunView:
     policy = viewing.settings.clusters[run.cluster].policy
     approvals = installation.ledger.approvals_of(run.run_id)
     yes = whose_yes(policy, run, approvals, now)
@@ -174,9 +210,22 @@ def _waiting(installation: Installation, viewing: Viewing, run: Run, now: dateti
         needed=yes.needed,
         by=viewing.person,
     )
-    is_mine = viewing.viewer.may_answer and not refusal
-    waited_for = max(now - run.opened_at, timedelta(0))
-    return WaitingRun(run, waited_for, is_mine, yes)
+    try:
+        plan = plan_to_approve(installation, run)
+    except CounterpoiseError as error:
+        _LOGGER.info("the plan of run %s is not known: %s", run.run_id, error)
+        plan = None
+    return view_of(
+        WaitingRunView,
+        run,
+        waits_seconds=max(now - run.opened_at, timedelta(0)).total_seconds(),
+        is_mine=viewing.viewer.may_answer and not refusal,
+        may_approve=yes.may_give,
+        why_nobody=yes.why_nobody,
+        goal=plan.goal_in_words if plan else None,
+        copied_bytes=plan.copied_bytes if plan else None,
+        expected_seconds=plan.expected_seconds if plan else None,
+    )
 
 
 def _fleet_document(installation: Installation) -> FleetDocument | None:
@@ -188,44 +237,25 @@ def _fleet_document(installation: Installation) -> FleetDocument | None:
         return None
 
 
-def _in_order(clusters: tuple[str, ...], known: Mapping[str, FleetEntry]) -> list[str]:
+def _in_order(clusters: Sequence[str], known: Mapping[str, FleetEntry]) -> list[str]:
     """Return the clusters in the order of the document, those that it lacks first."""
     wanted = set(clusters)
     new = [name for name in clusters if name not in known]
     return [*new, *(name for name in known if name in wanted)]
 
 
-def _ages(
-    entries: Sequence[FleetEntry],
-    document: FleetDocument | None,
-    states: Mapping[str, LedgerState],
-    now: datetime,
-) -> dict[str, timedelta | None]:
-    """Return the age of each cluster's newest snapshot."""
-    newest = {name: state.snapshot_at for name, state in states.items()}
-    return {
-        entry.cluster: _age(entry, document, newest.get(entry.cluster), now) for entry in entries
-    }
-
-
 def _age(
-    entry: FleetEntry, document: FleetDocument | None, newest: datetime | None, now: datetime
+    entry: FleetEntry, document: FleetDocument | None, state: LedgerState | None, now: datetime
 ) -> timedelta | None:
     """Return the age of the newest snapshot that ledger or document know of."""
     then = entry.age
-    known = [] if newest is None else [now - newest]
+    known = [] if state is None or state.snapshot_at is None else [now - state.snapshot_at]
     if document is not None and then is not None:
         known.append(now - document.as_of + then)
     return min(known, default=None)
 
 
-_DOCUMENTS: Final = FileCache(read_fleet, max_entries=5)
-
-
 # -- one cluster
-
-
-_RUNS_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,52 +270,69 @@ class ShownConnection:
 
 @dataclass(frozen=True, slots=True)
 class ClusterNow:
-    settings: ClusterSettings
+    """What the JSON API has of a cluster beside its head, and the tabs of runs and settings."""
+
+    head: ClusterHead
+    now: datetime
     cluster_id: str  # "" while nobody has met it
-    may_propose: bool
-    why_not_operate: str  # why the viewer may not freeze the cluster; "" where they may
-    snapshot_age: timedelta | None  # None: it has none
-    balance: Markup  # sections of the report; empty: no analysis yet
-    audit: AuditReport | None
-    unreadable_audit: str  # the path of the newest audit's file; "": it is known, or there is none
     runs: tuple[Run, ...]  # the newest first, and only the newest
-    run_count: int
-    waiting: tuple[WaitingRun, ...]
-    freeze: ControlRequest | None
-    kept_empty: tuple[ControlRequest, ...]  # by broker
     connections: tuple[ShownConnection, ...]
     policy: tuple[PolicyRow, ...]
     downloads: tuple[str, ...]  # names of reports
 
 
-def cluster(installation: Installation, viewing: Viewing, name: str) -> ClusterNow:
-    """Return a cluster. Raises UnknownClusterError, MayNotViewError, StoreError, LedgerError."""
-    settings = viewing.check(name)
-    ledger = installation.ledger
-    runs = ledger.runs(cluster=name)
-    current = [run for run in runs if run.state in OPEN_STATES or run is runs[0]]
-    snapshot_at: datetime | None = ledger.entries().newest_snapshots().get(name)
-    store = installation.archive.store
-    audit = newest_audit(installation, name)
-    active = installation.active_requests(name)
-    return ClusterNow(
-        settings=settings,
-        cluster_id=settings.pinned_cluster_id or ledger.pinned_clusters().get(name, ""),
+def cluster_head(installation: Installation, viewing: Viewing, name: str) -> ClusterHead:
+    """Return what stands above every tab of a cluster's page.
+
+    Raises UnknownClusterError, MayNotViewError, StoreError.
+    """
+    viewing.check(name)
+    ledger = _ledger_now(installation, viewing.narrowed_to(name))
+    (row,) = _rows(installation, (name,), ledger, _fleet_document(installation))
+    active = ledger.active.get(name)
+    age = row.age_seconds
+    run_count = None if ledger.away else len(installation.ledger.runs(cluster=name))
+    return ClusterHead(
+        name=name,
+        row=row,
+        balance=_balance(installation, name),
+        snapshot_at=None if age is None else installation.clock() - timedelta(seconds=age),
         may_propose=viewing.may(name, Action.PROPOSE),
         why_not_operate=viewing.refusal(name, Action.OPERATE),
-        snapshot_age=None if snapshot_at is None else installation.clock() - snapshot_at,
-        balance=_BODIES.of(store, f"reports/{balance_report_name(name)}") or Markup(""),
-        audit=audit.report,
-        unreadable_audit=audit.unreadable,
-        runs=runs[:_RUNS_SHOWN],
-        run_count=len(runs),
-        waiting=tuple(waiting_runs(installation, viewing, current)),
-        freeze=active.frozen,
-        kept_empty=tuple(active.kept_empty.values()),
+        freeze=active.frozen if active else None,
+        kept_empty=tuple(active.kept_empty.values()) if active else (),
+        waiting=ledger.waiting,
+        finding_count=sum(row.audit.open_counts.values()) if row.audit else None,
+        run_count=run_count,
+        ledger_away=ledger.away,
+    )
+
+
+def cluster(installation: Installation, viewing: Viewing, name: str) -> ClusterNow:
+    """Return a cluster. Raises UnknownClusterError, MayNotViewError, StoreError."""
+    settings = viewing.check(name)
+    head = cluster_head(installation, viewing, name)
+    is_away = bool(head.ledger_away)
+    pinned = {} if is_away else installation.ledger.pinned_clusters()
+    runs = () if is_away else installation.ledger.runs(cluster=name)
+    return ClusterNow(
+        head=head,
+        now=installation.clock(),
+        cluster_id=settings.pinned_cluster_id or pinned.get(name, ""),
+        runs=tuple(runs[:_RUNS_SHOWN]),
         connections=tuple(_connections(installation, settings)),
         policy=policy_rows(settings.policy),
         downloads=_downloads(installation, name),
     )
+
+
+def _balance(installation: Installation, name: str) -> BalanceSummary | None:
+    path = f"reports/{balance_report_name(name, suffix='json')}"
+    try:
+        return _BALANCES.of(installation.archive.store, path)
+    except CounterpoiseError as error:
+        _LOGGER.warning("the balance of %s is left out: %s", name, error)
+        return None
 
 
 def _connections(
@@ -323,10 +370,3 @@ def balance_document(installation: Installation, name: str) -> str | None:
         return installation.archive.read_report(balance_report_name(name, suffix="json"))
     except CounterpoiseError:
         return None
-
-
-def _body(text: str, *, where: str) -> Markup:
-    return body_of(text)
-
-
-_BODIES: Final = FileCache(_body, max_entries=20)

@@ -6,7 +6,7 @@ viewing.may("orders-eu", Action.PROPOSE), viewing.check("orders-eu")
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from counterpoise import access
@@ -130,6 +130,10 @@ class Viewing:
         if cluster not in self.clusters:
             raise MayNotViewError
         return self.settings.clusters[cluster]
+
+    def narrowed_to(self, cluster: str) -> "Viewing":
+        """Return the same for one cluster that the viewer may view."""
+        return replace(self, clusters=(cluster,))
 
     @property
     def sees_all(self) -> bool:

@@ -119,6 +119,16 @@ def verdict(report: AuditReport) -> str:
     return urgent_in_words(report.open_counts) or "Nothing critical, and no warnings"
 
 
+def plural_counts(report: AuditReport) -> str:
+    """Return `1 critical finding, 3 warnings, 2 for your information`."""
+    counts = report.open_counts
+    info, unknown = counts[Severity.INFO], counts[Severity.UNKNOWN]
+    parts = [urgent_in_words(counts)]
+    parts += [f"{info} for your information"] if info else []
+    parts += [f"{unknown} not known"] if unknown else []
+    return ", ".join(filter(None, parts)) or "Nothing was found"
+
+
 def urgent_in_words(counts: Mapping[Severity, int]) -> str:
     words = {Severity.CRITICAL: "critical finding", Severity.WARNING: "warning"}
     found = [pluralize(counts[one], word) for one, word in words.items() if counts.get(one)]

@@ -1,50 +1,36 @@
-"""What people see of a cluster, of its audits, and of the fleet.
+"""What people see of one cluster: its head, its overview, its settings, and its audits in numbers.
 
-as_document(FleetView.of(found))                      # GET /api/fleet
-as_document(ClusterView.of(found, balance=document))  # GET /api/clusters/NAME
+head = ClusterHead(...)                          # above every tab of the cluster's page
+balance = read_summary(text, where=path)         # of the newest analysis
+as_document(ClusterView.of(found, document))     # GET /api/clusters/NAME
 """
 
-from collections.abc import Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Self
 
+import msgspec
 from msgspec import Struct, field
 
-from counterpoise.model.finding import AuditPoint, AuditReport
-from counterpoise.model.fleet_document import document_of
-from counterpoise.model.severity import Severity
+from counterpoise.errors import InputError
+from counterpoise.model.balance import ClusterEvent, PlanSize
+from counterpoise.model.control import ControlRequest
+from counterpoise.model.evenness import Evenness
+from counterpoise.model.load import DiskForecast, Outlook
+from counterpoise.model.words import capitalized, list_brokers, pluralize
+from counterpoise.reporting.event_words import ALERTS, event_in_words
+from counterpoise.reporting.plots import BarChart, LineChart, bar_chart, line_chart
 from counterpoise.settings import PolicyRow
-from counterpoise.views import as_document, view_of
+from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
+from counterpoise.views import view_of
+from counterpoise.views.fleet import AuditCounts, FleetRow, FreezeView
 from counterpoise.views.run import RunView, WaitingRunView
 
 if TYPE_CHECKING:
-    from counterpoise.services.fleet import ClusterNow, FleetNow, OpenRuns
+    from counterpoise.services.fleet import ClusterNow
 
-
-class AuditCounts(Struct, frozen=True, kw_only=True):
-    """Findings of an audit that nobody waived, by severity."""
-
-    audited_at: datetime = field(name="at")
-    open: dict[Severity, int]
-
-    @classmethod
-    def of(cls, audit: AuditReport | AuditPoint) -> Self:
-        return view_of(cls, audit, open=_counts(audit))
-
-
-class AuditPointView(AuditCounts, frozen=True, kw_only=True):
-    """An audit, and what changed since the one before it."""
-
-    new_count: int = field(name="new")
-    resolved_count: int = field(name="resolved")
-
-
-class FreezeView(Struct, frozen=True):
-    cluster: str
-    who: str = field(name="by")
-    why: str
-    at: datetime
-    until: datetime | None
+_WEEK: Final = timedelta(days=7)
+_EVENTS_SHOWN: Final = 4
 
 
 class KeptEmptyView(Struct, frozen=True):
@@ -63,7 +49,7 @@ class ConnectionView(Struct, frozen=True):
 
 
 class ClusterView(Struct, frozen=True, kw_only=True):
-    """One cluster as it is now."""
+    """One cluster as it is now, for the JSON API."""
 
     name: str = field(name="cluster")
     cluster_id: str
@@ -78,63 +64,360 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     policy: tuple[PolicyRow, ...]
     downloads: tuple[str, ...] = field(name="reports")
     balance: dict[str, Any] | None  # the document of the newest balance report
+    ledger_away: str | None
 
     @classmethod
     def of(cls, found: "ClusterNow", balance: dict[str, Any] | None) -> Self:
-        age = found.snapshot_age
+        head = found.head
         return view_of(
             cls,
             found,
-            found.settings,
-            snapshot_age_seconds=None if age is None else age.total_seconds(),
-            audit=AuditCounts.of(found.audit) if found.audit else None,
-            audit_unreadable=found.unreadable_audit or None,
-            waiting=tuple(map(WaitingRunView.of, found.waiting)),
+            head,
+            snapshot_age_seconds=head.row.age_seconds,
+            audit=AuditCounts.of(head.row.audit) if head.row.audit else None,
+            audit_unreadable=head.row.unreadable_audit,
             connections=[
                 {"id": one.connection_id, "work": one.work, "settings": dict(one.settings)}
                 for one in found.connections
             ],
             balance=balance,
+            ledger_away=head.ledger_away or None,
         )
 
 
-class OpenRunsView(Struct, frozen=True):
+# -- what the newest analysis has of a cluster, as far as its page shows it
+
+
+class Spread(Struct, frozen=True):
+    """How a measure is spread over the live brokers."""
+
+    minimum: int
+    maximum: int
+    total: int
+    max_over_mean: float
+    best_max_minus_min: int
+
+
+class Changes(Struct, frozen=True):
+    """What a snapshot counted."""
+
+    partitions: int
+    offline_partitions: int
+    under_replicated_partitions: int
+
+
+class Moment(Struct, frozen=True):
+    """One snapshot."""
+
+    observed_at: datetime
+    leaders: Spread
+    replicas: Spread
+    bytes: Spread
+    bytes_in: Spread | None
+    changes: Changes | None = None
+
+
+class BrokerFigures(Struct, frozen=True):
+    broker_id: int
+    rack: str | None
+    is_fenced: bool
+    leaders: int
+
+
+class Before(Struct, frozen=True):
+    """The period before."""
+
+    latest: Moment
+    brokers: tuple[BrokerFigures, ...] = ()  # () in reports of earlier releases
+
+
+class Rate(Struct, frozen=True):
+    now: int | None
+    is_at_least: bool = False
+
+
+class BrokerRate(Struct, frozen=True):
+    broker_id: int
+    as_leader: Rate
+
+
+class Load(Struct, frozen=True):
+    bytes_in: Rate
+    leaders: Evenness | None  # of bytes in, over the live brokers
+    brokers: tuple[BrokerRate, ...]
+    disks: tuple[DiskForecast, ...]  # the one that is full first first
+
+
+class Wanted(Struct, frozen=True):
+    """A plan that would help."""
+
+    goal: str
+    broker_ids: tuple[int, ...]
+    reason: str
+
+
+class BalanceSummary(Struct, frozen=True):
+    """What the newest analysis found."""
+
+    latest: Moment
+    brokers: tuple[BrokerFigures, ...]
+    series: tuple[Moment, ...]  # oldest first
+    events: tuple[ClusterEvent, ...]
+    topic_count: int
+    before: Before | None
+    load: Load | None
+    wanted: Wanted | None
+    plan_size: PlanSize | None
+    not_proposed: str | None
+
+    @property
+    def dead_brokers(self) -> list[int]:
+        return [broker.broker_id for broker in self.brokers if broker.is_fenced]
+
+    @property
+    def size_in_words(self) -> str:
+        """Return `9 brokers on 3 racks, 960 partitions of 50 topics`."""
+        racks = {broker.rack for broker in self.brokers if broker.rack is not None}
+        on_racks = f" on {pluralize(len(racks), 'rack')}" if racks else ""
+        changes = self.latest.changes
+        partitions = changes.partitions if changes else self.latest.leaders.total
+        return (
+            f"{pluralize(len(self.brokers), 'broker')}{on_racks}, "
+            f"{pluralize(partitions, 'partition')} of {pluralize(self.topic_count, 'topic')}"
+        )
+
+    @property
+    def help_in_words(self) -> str:
+        """Return what would help, in a sentence or two; "" where nothing is wanted."""
+        sentences = []
+        if self.dead_brokers:
+            sentences.append(f"bring {list_brokers(self.dead_brokers)} back first.")
+        if self.wanted and self.plan_size:
+            size = self.plan_size
+            what = (
+                f"copies {format_bytes(size.bytes_copied)}"
+                if size.bytes_copied
+                else "copies nothing"
+            )
+            sentences.append(
+                f"a plan with the goal {self.wanted.goal} {what} and takes about "
+                f"{format_seconds(size.expected_seconds)} at "
+                f"{format_rate(size.rate_bytes_per_second)}: {self.wanted.reason}."
+            )
+        elif self.wanted:
+            sentences.append(f"a plan with the goal {self.wanted.goal}: {self.wanted.reason}.")
+        if self.wanted and self.not_proposed:
+            sentences.append(f"{self.not_proposed}.")
+        first, *others = sentences or [""]
+        return " ".join([first, *map(capitalized, others)])
+
+
+_DECODER: Final = msgspec.json.Decoder(BalanceSummary)
+
+
+def read_summary(text: str, *, where: str) -> BalanceSummary:
+    """Return what the document of a balance report says. Raises InputError for a text that is
+    none.
+    """
+    try:
+        return _DECODER.decode(text)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{where} is no balance report: {error}") from None
+
+
+# -- the head, and the overview
+
+
+class ClusterHead(Struct, frozen=True, kw_only=True):
+    """What stands above every tab."""
+
+    name: str
+    row: FleetRow
+    balance: BalanceSummary | None  # None: no analysis yet, or it cannot be read
+    snapshot_at: datetime | None
+    may_propose: bool
+    why_not_operate: str  # why the viewer may not freeze the cluster; "" where they may
+    freeze: ControlRequest | None
+    kept_empty: tuple[ControlRequest, ...]  # by broker
     waiting: tuple[WaitingRunView, ...]
-    runs: tuple[RunView, ...]  # approved and under way
+    finding_count: int | None  # open ones
+    run_count: int | None
+    ledger_away: str
+
+    @property
+    def help_in_words(self) -> str:
+        return self.balance.help_in_words if self.balance else ""
+
+
+class TileView(Struct, frozen=True):
+    """One figure; `kind` and `icon` mark a note that needs attention."""
+
+    name: str
+    value: str
+    unit: str = ""
+    note: str = ""
+    kind: str = ""
+    icon: str = ""
+
+
+class Overview(Struct, frozen=True):
+    """The first tab: six figures and two charts; what is not known is named once."""
+
+    tiles: tuple[TileView, ...]
+    not_known: tuple[str, ...]  # names of the figures that are not known
+    bytes_in: LineChart | None
+    has_week_before: bool
+    leaders: BarChart
+    has_leaders_before: bool
 
     @classmethod
-    def of(cls, found: "OpenRuns") -> Self:
-        runs = (*found.approved, *found.under_way)
-        return view_of(cls, waiting=tuple(map(WaitingRunView.of, found.waiting)), runs=runs)
-
-
-class FleetView(Struct, frozen=True):
-    """All clusters, the worst first, and what waits."""
-
-    analysed_at: datetime | None
-    clusters: list[dict[str, Any]]
-    waiting: tuple[WaitingRunView, ...]
-    runs: tuple[RunView, ...]  # approved, under way, halted
-    freezes: tuple[FreezeView, ...]
-
-    @classmethod
-    def of(cls, found: "FleetNow") -> Self:
-        audits = {name: as_document(AuditCounts.of(one)) for name, one in found.audits.items()}
-        return view_of(
-            cls,
-            found,
-            clusters=[
-                document_of(entry)
-                | {
-                    "audit": audits.get(entry.cluster),
-                    "audit_unreadable": found.unreadable_audits.get(entry.cluster),
-                }
-                for entry in found.entries
-            ],
-            waiting=tuple(map(WaitingRunView.of, found.waiting)),
-            runs=(*found.approved, *found.under_way, *found.halted),
+    def of(cls, balance: BalanceSummary) -> Self:
+        tiles = dict(_tiles(balance))
+        week = _bytes_in(balance)
+        return cls(
+            tiles=tuple(tile for tile in tiles.values() if tile),
+            not_known=tuple(name for name, tile in tiles.items() if tile is None),
+            bytes_in=week,
+            has_week_before=bool(week and len(week.lines) > 1),
+            leaders=_leaders(balance),
+            has_leaders_before=bool(balance.before and balance.before.brokers),
         )
 
 
-def _counts(audit: AuditReport | AuditPoint) -> Mapping[Severity, int]:
-    return {severity: audit.open_counts.get(severity, 0) for severity in Severity}
+def _tiles(balance: BalanceSummary) -> Iterable[tuple[str, TileView | None]]:
+    """Yield each figure by its name; None is not known."""
+    latest, load, dead = balance.latest, balance.load, balance.dead_brokers
+    count = len(balance.brokers)
+    alert = ("bad", "off") if dead else ("", "")
+    note = (
+        f"{list_brokers(dead)} {'is' if len(dead) == 1 else 'are'} down" if dead else "all are up"
+    )
+    live = TileView(
+        "Live brokers", format_count(count - len(dead)), f"of {format_count(count)}", note, *alert
+    )
+    yield live.name, live
+    yield "Under-replicated", _under_replicated(latest.changes)
+    most = latest.leaders
+    mean = -(-most.total // max(1, count - len(dead)))
+    busiest = max(balance.brokers, key=lambda broker: broker.leaders, default=None)
+    note = f"broker {busiest.broker_id}; {format_count(mean)} are a fair share" if busiest else ""
+    yield "Most leaders", TileView("Most leaders", format_count(most.maximum), "", note)
+    yield "Most bytes in", _most_bytes_in(load)
+    yield "Fullest disk", _fullest_disk(load)
+    yield "Bytes in", _bytes_in_now(balance)
+
+
+def _under_replicated(changes: Changes | None) -> TileView | None:
+    if changes is None:
+        return None
+    under, offline = changes.under_replicated_partitions, changes.offline_partitions
+    note, alert = "all replicas are in sync", ("", "")
+    if under:
+        note, alert = "replicas are missing or behind", ("warn", "warn")
+    if offline:
+        note, alert = f"{format_count(offline)} have no leader", ("bad", "off")
+    of_all = f"of {format_count(changes.partitions)}"
+    return TileView("Under-replicated", format_count(under), of_all, note, *alert)
+
+
+def _most_bytes_in(load: Load | None) -> TileView | None:
+    if load is None or load.leaders is None:
+        return None
+    busiest = max(load.brokers, key=lambda one: one.as_leader.now or 0)
+    note = f"broker {busiest.broker_id}: {format_rate(busiest.as_leader.now or 0)}"
+    return TileView("Most bytes in", f"{load.leaders.max_over_mean:.2f}", "× mean", note)
+
+
+def _fullest_disk(load: Load | None) -> TileView | None:
+    known = [disk for disk in load.disks if disk.used_share is not None] if load else []
+    if not known:
+        return None
+    fullest = max(known, key=lambda disk: disk.used_share or 0.0)
+    first = known[0] if known[0].outlook is Outlook.FILLS else fullest
+    alert = ("bad", "stop") if first.is_full_soon else ("", "")
+    note = f"broker {first.broker_id}: {first.in_words}"
+    if first.days_left is None and first.outlook is Outlook.NOT_KNOWN:
+        note = f"broker {fullest.broker_id}"
+    share = (fullest.used_share or 0.0) * 100
+    return TileView("Fullest disk", f"{share:.0f}", "%", note, *alert)
+
+
+def _bytes_in_now(balance: BalanceSummary) -> TileView | None:
+    rate = balance.load.bytes_in if balance.load else None
+    if rate is None or rate.now is None:
+        return None
+    value, _, unit = format_rate(rate.now).partition(" ")
+    week_ago = _at(balance.series, balance.latest.observed_at - _WEEK)
+    note = "from producers"
+    if week_ago and week_ago.bytes_in and week_ago.bytes_in.total:
+        change = rate.now / week_ago.bytes_in.total - 1
+        more = "more" if change >= 0 else "less"
+        note = f"{abs(change) * 100:.0f} % {more} than a week ago"
+    return TileView("Bytes in", f"{'≥ ' if rate.is_at_least else ''}{value}", unit, note)
+
+
+def _at(series: tuple[Moment, ...], then: datetime) -> Moment | None:
+    """Return the snapshot nearest to a time; None where the series begins later."""
+    if not series or series[0].observed_at > then:
+        return None
+    return min(series, key=lambda moment: abs(moment.observed_at - then))
+
+
+def _bytes_in(balance: BalanceSummary) -> LineChart | None:
+    """Return the bytes in of the last seven days, and of the seven before; None: not known."""
+    end = balance.latest.observed_at
+    begin = max(end - _WEEK, balance.series[0].observed_at) if balance.series else end
+    week = [(at, rate) for at, rate in _rates(balance.series) if at >= begin]
+    if len(week) < 2 or not any(rate is not None for _, rate in week):
+        return None
+    earlier = [(at + _WEEK, rate) for at, rate in _rates(balance.series)]
+    before = [(at, rate) for at, rate in earlier if begin <= at <= end]
+    lines = [("l1", week)] + ([("dash fair", before)] if len(before) > 1 else [])
+    events = [event for event in balance.events if event.first_at >= begin][-_EVENTS_SHOWN:]
+    now = week[-1][1]
+    return line_chart(
+        "Bytes in",
+        format_rate,
+        begin,
+        end,
+        lines,
+        is_filled=True,
+        events=[
+            (
+                event.first_at,
+                str(number),
+                f"{event.first_at:%a %H:%M} {capitalized(event_in_words(event))}.",
+                "bad" if event.kind in ALERTS else "",
+            )
+            for number, event in enumerate(events, start=1)
+        ],
+        lead="" if now is None else f"now {format_rate(now)}",
+    )
+
+
+def _rates(series: tuple[Moment, ...]) -> list[tuple[datetime, float | None]]:
+    return [
+        (moment.observed_at, None if moment.bytes_in is None else moment.bytes_in.total)
+        for moment in series
+    ]
+
+
+def _leaders(balance: BalanceSummary) -> BarChart:
+    ids = [broker.broker_id for broker in balance.brokers]
+    live = len(ids) - len(balance.dead_brokers)
+    fair = balance.latest.leaders.total / max(1, live)
+    before = balance.before.brokers if balance.before else ()
+    was = {broker.broker_id: broker.leaders for broker in before}
+    return bar_chart(
+        "Leaders",
+        format_count,
+        ids,
+        was=[was.get(broker_id) for broker_id in ids] if was else None,
+        now=[broker.leaders for broker in balance.brokers],
+        best=[0 if broker.is_fenced else fair for broker in balance.brokers],
+        words=("in the period before", "now", ""),
+        marks=dict.fromkeys(balance.dead_brokers, ("down", "down")),
+        racks={broker.broker_id: broker.rack for broker in balance.brokers},
+        lead=f"{format_count(balance.latest.leaders.minimum)} to "
+        f"{format_count(balance.latest.leaders.maximum)}, fair share {fair:.0f}",
+    )

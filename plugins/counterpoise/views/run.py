@@ -13,11 +13,11 @@ from msgspec import Struct, field
 from counterpoise.model.approval import Decision
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.run import OwnedKey, RunState
+from counterpoise.model.words import join_names
 from counterpoise.views import view_of
 from counterpoise.views.now import RunNow
 
 if TYPE_CHECKING:
-    from counterpoise.services.fleet import WaitingRun
     from counterpoise.services.runs import RunDetails, RunStatus
 
 EVENTS_SHOWN: Final = 300  # of a run, on a page
@@ -43,14 +43,20 @@ class WaitingRunView(RunView, frozen=True, kw_only=True):
 
     waits_seconds: float
     is_mine: bool  # the viewer may answer
-    may_approve: tuple[str, ...]  # names; (): everybody
+    may_approve: tuple[str, ...]  # names; (): everybody, unless `why_nobody`
+    why_nobody: str  # may; "": somebody may
+    goal: str | None  # like add-brokers 4; None: the store does not have the plan
+    copied_bytes: int | None
+    expected_seconds: float | None  # at the rate that is offered
 
-    @classmethod
-    def of(cls, waiting: "WaitingRun") -> Self:
-        seconds = waiting.waits_for.total_seconds()
-        return view_of(
-            cls, waiting, waiting.run, waits_seconds=seconds, may_approve=waiting.yes.may_give
-        )
+    def who_may(self, viewer: str) -> str:
+        """Return who may answer, or why nobody may, to a viewer of this name."""
+        if self.why_nobody:
+            return self.why_nobody
+        others = [name for name in self.may_approve if not (self.is_mine and name == viewer)]
+        if not self.may_approve:
+            others = ["anybody else who may" if self.is_mine else "anybody but the requester"]
+        return join_names(["you", *others] if self.is_mine else others)
 
 
 class LinkView(Struct, frozen=True):

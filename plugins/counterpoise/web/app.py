@@ -19,9 +19,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from counterpoise.services.viewers import settings_of_pages
 from counterpoise.web.answers import answer_routes
-from counterpoise.web.audits import audit_routes
 from counterpoise.web.cluster_requests import cluster_request_routes
-from counterpoise.web.cluster_start import cluster_start_routes
 from counterpoise.web.clusters import cluster_routes
 from counterpoise.web.fleet import fleet_routes
 from counterpoise.web.ledger import ledger_routes
@@ -79,10 +77,8 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     for refused in (StarletteHTTPException, RequestValidationError):
         app.add_exception_handler(refused, unroutable_response)
     app.include_router(fleet_routes(open_installation))
-    app.include_router(audit_routes(open_installation))
     app.include_router(waiver_routes(open_installation))
     app.include_router(cluster_request_routes(open_installation))
-    app.include_router(cluster_start_routes(open_installation))
     app.include_router(new_plan_routes(open_installation))
     app.include_router(cluster_routes(open_installation))
     app.include_router(ledger_routes(open_installation))

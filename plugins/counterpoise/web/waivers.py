@@ -12,7 +12,7 @@ def waiver_routes(open_installation: OpenInstallation) -> APIRouter:
     """Return the route of the form."""
     router = APIRouter()
 
-    @router.get("/clusters/{name}/audit/waive")
+    @router.get("/clusters/{name}/findings/waive")
     def waive_page(
         request: Request,
         name: str,
