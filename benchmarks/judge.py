@@ -15,13 +15,16 @@ as JSON, and exits with 1 when it has errors.
 Lower bounds hold for any plan that reaches the goal; a plan below them stopped before the target:
 
 - leaders: n partitions on m live brokers cannot be led more evenly than floor(n/m) to ceil(n/m);
-- replicas: a broker that must reach floor(mean) needs that many arrivals. Where each rack must hold
-  exactly one replica of every partition (racks == RF), the mean is the rack's own;
-- bytes: a broker that must reach (1 - tolerance) x mean needs that many bytes; one above
-  (1 + tolerance) x mean must give the surplus, as far as the destinations have room. Brokers that
+- replicas: a broker that must reach floor(share) needs that many arrivals. Where each rack must
+  hold exactly one replica of every partition (racks == RF), shares are of the rack's replicas;
+- bytes: a broker that must reach (1 - tolerance) x share needs that many bytes; one above
+  (1 + tolerance) x share must give the surplus, as far as the destinations have room. Brokers that
   are to be removed give all of theirs.
 
-Limits: dead brokers count as live ones, and scopes are not known.
+A share is the mean; by the size of disks where the largest has more than 1.1 times the smallest.
+Then no broker's share is more than one replica of everything, and what is more goes to the others.
+
+Limits: dead brokers count as live ones, and scopes and policies are not known.
 """
 
 import argparse
@@ -32,9 +35,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil, floor
 from pathlib import Path
 from typing import Any
 
+_EPSILON = 1e-9
 Key = tuple[str, int]
 Assignment = Mapping[Key, tuple[int, ...]]
 GOALS = ("add-brokers", "remove-brokers", "leaders", "rebalance")
@@ -45,6 +50,7 @@ class Case:
     """A cluster before a plan, and what the plan is for."""
 
     racks: Mapping[int, str | None]
+    disks: Mapping[int, int]  # bytes; 0 where not known
     before: Assignment
     leaders: Mapping[Key, int]
     sizes: Mapping[Key, int]  # bytes of one replica
@@ -57,11 +63,12 @@ class Case:
         cls, document: Mapping[str, Any], goal: str, named: Iterable[int], tolerance: float
     ) -> "Case":
         racks = {broker["id"]: broker.get("rack") for broker in document["brokers"]}
+        disks = {b["id"]: b.get("disk_total_bytes") or 0 for b in document["brokers"]}
         before, leaders, sizes = {}, {}, {}
         for topic, number, replicas, leader, size, *_ in document["partitions"]:
             key = (topic, number)
             before[key], leaders[key], sizes[key] = tuple(replicas), leader, size
-        return cls(racks, before, leaders, sizes, goal, frozenset(named), tolerance)
+        return cls(racks, disks, before, leaders, sizes, goal, frozenset(named), tolerance)
 
     @cached_property
     def gone(self) -> frozenset[int]:
@@ -77,6 +84,28 @@ class Case:
         for broker in self.live:
             members[self.racks[broker]].append(broker)
         return dict(members)
+
+    @cached_property
+    def weights(self) -> dict[int, float]:
+        """The share of each live broker beside that of the largest."""
+        largest = max(self.disks[b] for b in self.live)
+        smallest = min(self.disks[b] for b in self.live)
+        if not smallest or largest * 10 <= smallest * 11:
+            return dict.fromkeys(self.live, 1.0)
+        return {b: self.disks[b] / largest for b in self.live}
+
+    def shares(self, members: list[int], total: float, most: float) -> dict[int, float]:
+        """The share of each member in a total of which none may have more than `most`."""
+        shares: dict[int, float] = {}
+        left = set(members)
+        while left:
+            per_weight = (total - sum(shares.values())) / sum(self.weights[b] for b in left)
+            full = {b for b in left if per_weight * self.weights[b] > most}
+            if not full:
+                return shares | {b: per_weight * self.weights[b] for b in left}
+            shares |= dict.fromkeys(full, most)
+            left -= full
+        return shares
 
     @cached_property
     def has_one_replica_per_rack(self) -> bool:
@@ -176,28 +205,27 @@ def lower_bounds(case: Case, load: Load) -> tuple[int, int]:
     replicas, held = 0.0, 0.0
     for members, all_replicas, all_bytes in groups:
         destinations = [b for b in members if case.goal == "rebalance" or b in case.named]
-        low, high = all_replicas // len(members), -(-all_replicas // len(members))
-        replicas += _arrivals(load.replicas, members, destinations, low, high)
-        mean = all_bytes / len(members)
-        held += _arrivals(
-            load.held,
-            members,
-            destinations,
-            (1 - case.tolerance) * mean,
-            (1 + case.tolerance) * mean,
-        )
+        fair = case.shares(members, all_replicas, len(case.before))
+        whole = {b: (floor(share + _EPSILON), ceil(share - _EPSILON)) for b, share in fair.items()}
+        replicas += _arrivals(load.replicas, destinations, whole)
+        fair = case.shares(members, all_bytes, sum(case.sizes.values()))
+        bands = {
+            b: ((1 - case.tolerance) * share, (1 + case.tolerance) * share)
+            for b, share in fair.items()
+        }
+        held += _arrivals(load.held, destinations, bands)
     return int(replicas), int(held)
 
 
 def _arrivals(
-    load: Counter[int], members: list[int], destinations: list[int], low: float, high: float
+    load: Counter[int], destinations: list[int], bands: Mapping[int, tuple[float, float]]
 ) -> float:
-    """Return what has to arrive until no destination is below `low`, and no broker is above `high`
+    """Return what has to arrive until no destination is below its band, and no broker is above it
     that can pass its surplus on.
     """
-    need = sum(max(0.0, low - load[b]) for b in destinations)
-    room = sum(max(0.0, high - load[b]) for b in destinations)
-    surplus = sum(max(0.0, load[b] - high) for b in members)
+    need = sum(max(0.0, bands[b][0] - load[b]) for b in destinations)
+    room = sum(max(0.0, bands[b][1] - load[b]) for b in destinations)
+    surplus = sum(max(0.0, load[b] - high) for b, (_, high) in bands.items())
     return max(need, min(surplus, room))
 
 
@@ -297,14 +325,15 @@ def _is_uneven_over_racks(case: Case, brokers: tuple[int, ...]) -> bool:
 
 
 def _out_of_band(case: Case, held: Counter[int]) -> int:
-    """Brokers whose bytes are further than the tolerance from the mean, that of their rack where
+    """Brokers whose bytes are further than the tolerance from their share, of their rack where
     racks == RF.
     """
     groups = case.by_rack.values() if case.has_one_replica_per_rack else [case.live]
     out = 0
     for members in groups:
-        mean = sum(held[b] for b in members) / len(members)
-        out += sum(abs(held[b] - mean) > case.tolerance * mean * (1 + 1e-9) for b in members)
+        total = sum(held[b] for b in members)
+        for broker, share in case.shares(members, total, sum(case.sizes.values())).items():
+            out += abs(held[broker] - share) > case.tolerance * share * (1 + _EPSILON)
     return out
 
 

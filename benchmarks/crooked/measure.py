@@ -4,9 +4,10 @@
     figures.rank        # the smaller the better: racks, counts, bytes outside, bytes copied
 
 The judge (`benchmarks/judge.py`) counts racks, copies and errors. Beside it: squares of the
-replicas per broker that stays, and bytes outside the band, which reaches 10 % around each broker's
-share. Shares by water filling: all brokers at one level, by disk where disks differ; a rack has no
-more than one replica of each partition, and no less where there are only as many racks.
+replicas per broker that stays (each weighed by the largest disks / its own), and bytes outside the
+band, which reaches 10 % around each broker's share. Shares by water filling: all brokers at one
+level, by disk where disks differ; a rack has no more than one replica of each partition, and no
+less where there are only as many racks.
 """
 
 from collections import Counter, defaultdict
@@ -49,9 +50,14 @@ class Shares:
         disks = {b["id"]: b.get("disk_total_bytes", 0) for b in self.document["brokers"]}
         disks = {broker: disks[broker] for broker in self.staying}
         largest, smallest = max(disks.values()), min(disks.values())
-        if not smallest or largest - smallest <= largest // 100:
+        if not smallest or largest * 10 <= smallest * 11:
             return dict.fromkeys(self.staying, 1.0)
         return {broker: disk / largest for broker, disk in disks.items()}
+
+    @cached_property
+    def costs(self) -> dict[int, int]:
+        """What a replica weighs on each broker, in hundredths of its weight on the largest one."""
+        return {broker: round(100 / weight) for broker, weight in self.weights.items()}
 
     @cached_property
     def members(self) -> dict[str, list[int]]:
@@ -104,12 +110,13 @@ def measure(document: Mapping[str, Any], goal: str, plan: Mapping[str, Any]) -> 
         counts.update(brokers)
         for broker in brokers:
             held[broker] += case.sizes[key]
-    bands = Shares(document, staying_brokers(document, goal)).bands
+    shares = Shares(document, staying_brokers(document, goal))
+    bands = shares.bands
     outside = {b: max(low - held[b], held[b] - high) for b, (low, high) in bands.items()}
     return Figures(
         errors=verdict["errors"],
         rack_violations=verdict["after"]["rack_violations"],
-        squared_counts=sum(counts[broker] ** 2 for broker in bands),
+        squared_counts=sum(counts[b] ** 2 * cost for b, cost in shares.costs.items()) // 100,
         bytes_outside=sum(int(away) for away in outside.values() if away > 1),
         copied_bytes=verdict["moved"]["bytes"],
         copied_replicas=verdict["moved"]["replicas"],

@@ -8,8 +8,7 @@
 band, by the relaxation of `search`; 0 where it is not known. A second record NAME+several is there
 where a plan is better that gives some partitions several new replicas, which no rack needs.
 
-Limits: where disks differ, bytes are shared by disk and replicas by number, as the planner of
-154f3337 does. `found_by` names that planner where no search has run yet.
+Limits: `found_by` names a planner where no search has run yet.
 """
 
 import gzip

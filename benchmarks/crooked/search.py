@@ -32,6 +32,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -149,13 +150,20 @@ class Model:
             values = self.is_new * self.cell_sizes / self.unit
             self._add(values, self.broker_of, np.zeros_like(highest), highest)
 
+    @cached_property
+    def costs(self) -> Any:
+        """Return what a replica weighs on each broker: 1 on the largest that stays."""
+        costs = np.ones(len(self.position))
+        for broker, cost in self.shares.costs.items():
+            costs[self.position[broker]] = cost / 100
+        return costs
+
     @property
     def max_counts(self) -> Any:
         """Return the most replicas per broker: new ones get no more than their share."""
         most = np.full(len(self.position), float(len(self.partitions)))
         if self.case.goal == "add-brokers":
-            each = dict.fromkeys(self.staying, 1.0)
-            fair = self.shares.of([1] * len(self.partitions), each)
+            fair = self.shares.of([1] * len(self.partitions), self.shares.weights)
             for broker in self.document["named"]:
                 most[self.position[broker]] = np.ceil(fair[broker] - 1e-6)
         return np.maximum(most, self.now.sum(axis=0))
@@ -184,7 +192,7 @@ class Model:
         A variable for each replica of a broker, from some below its share to some above it.
         """
         brokers = np.flatnonzero(self.is_staying)
-        fair = self.shares.of([1] * len(self.partitions), dict.fromkeys(self.staying, 1.0))
+        fair = self.shares.of([1] * len(self.partitions), self.shares.weights)
         near = np.array([fair[broker] for broker in self.staying])
         now = self.now.sum(axis=0)[brokers]
         bottoms, tops = near, near
@@ -203,12 +211,15 @@ class Model:
         is_counted = self.is_staying.nonzero()[0]
         least = bottoms.astype(float)
         more = Rows(on_broker[is_counted], least, least), units.tocsr()[is_counted]
-        costs = np.concatenate([np.zeros(self.cell_count), 2.0 * ranks + 1])
+        costs = np.concatenate([np.zeros(self.cell_count), (2.0 * ranks + 1) * self.costs[unit_of]])
         found = self._solve(costs, helpers=len(ranks), more=[more])
         if found is None:
             return self.now
-        squares = (found.sum(axis=0)[self.is_staying] ** 2).sum()
-        return found if squares < (self.now.sum(axis=0)[self.is_staying] ** 2).sum() else self.now
+        return found if self._squares(found) < self._squares(self.now) else self.now
+
+    def _squares(self, chosen: Any) -> float:
+        counts = chosen.sum(axis=0)
+        return float((counts**2 * self.costs)[self.is_staying].sum())
 
     def _keep_counts(self, counts: Any) -> None:
         """Allow one replica more or less on a broker, where the squares add up to no more."""
@@ -218,7 +229,8 @@ class Model:
         eye = np.arange(count)
         both = np.concatenate([-np.ones(count), np.ones(count)])
         helpers = coo_array((both, (np.tile(eye, 2), np.arange(2 * count))), (count, 2 * count))
-        squares = np.concatenate([2.0 * counts + 1, -(2.0 * counts - 1)])[None, :]
+        weighed = np.concatenate([2.0 * counts + 1, -(2.0 * counts - 1)])
+        squares = (weighed * np.tile(self.costs, 2))[None, :]
         is_free = self.is_staying & (counts < self.max_counts)
         self.helper_bounds = np.concatenate([is_free, self.is_staying]).astype(float)
         no_cells = csr_array((1, self.cell_count))

@@ -9,7 +9,8 @@ The order of priorities, each as good as it can be before the next one counts:
     1. replicas that find no place (a drain, a higher replication factor)
     2. replicas outside of the broker set of their topic
     3. pairs of replicas in the same rack, over all partitions
-    4. squares of the replicas per broker
+    4. squares of the replicas per broker; each weighed by the largest disks / its own, where these
+       differ
     5. bytes outside the band, over all brokers
     6. bytes copied
 
@@ -72,6 +73,21 @@ class OracleCase:
         return {b for b in self.live - self.leaving if self.request.scope.may_touch_broker(b)}
 
     @cached_property
+    def costs(self) -> dict[int, int]:
+        """What a replica weighs on each able broker, in hundredths: less where disks are larger, by
+        more than a tenth of the smallest of its broker set.
+        """
+        disks = {b["id"]: b.get("disk_total_bytes") or 0 for b in self.document["brokers"]}
+        costs = {}
+        for broker in self.able:
+            peers = [
+                disks[b] for b in self.able if self.set_of_broker(b) == self.set_of_broker(broker)
+            ]
+            is_by_disk = min(peers) > 0 and max(peers) * 10 > min(peers) * 11
+            costs[broker] = round(100 * max(peers) / disks[broker]) if is_by_disk else 100
+        return costs
+
+    @cached_property
     def in_share(self) -> set[Key]:
         """Partitions that count: those of the request, for goals about evenness."""
         scope, topics = self.request.scope, {key[0] for key in self.rows}
@@ -100,14 +116,13 @@ class OracleCase:
     def allowed(self, key: Key) -> set[int]:
         """Brokers on which replicas of the topic may stand, by the broker sets."""
         sets = self.request.policy.constraints.broker_sets
-
-        def set_of_broker(broker: int) -> int:
-            rack = self.racks[broker]
-            members = (n for n, s in enumerate(sets) if broker in s.broker_ids or rack in s.racks)
-            return next(members, -1)
-
         topic_set = next((n for n, s in enumerate(sets) if matching(s.topics, [key[0]])), -1)
-        return {broker for broker in self.racks if set_of_broker(broker) == topic_set}
+        return {broker for broker in self.racks if self.set_of_broker(broker) == topic_set}
+
+    def set_of_broker(self, broker: int) -> int:
+        sets, rack = self.request.policy.constraints.broker_sets, self.racks[broker]
+        members = (n for n, s in enumerate(sets) if broker in s.broker_ids or rack in s.racks)
+        return next(members, -1)
 
     @cached_property
     def max_counts(self) -> dict[int, int]:
@@ -184,7 +199,7 @@ class Placed:
             outside=sum(len(staying[key] - case.allowed(key)) for key in case.free),
             unplaced=sum(case.factor(key) - len(staying[key]) for key in case.free),
             racks=sum(racks_of(case, staying[key]) for key in case.free),
-            squares=sum(counts[b] ** 2 for b in case.able),
+            squares=sum(counts[b] ** 2 * case.costs[b] for b in case.able),
             bytes_outside=sum(
                 max(0, low - held[b], held[b] - up) for b, (low, up) in bands.items()
             ),
@@ -226,13 +241,16 @@ def best_placement(case: OracleCase, plan: RebalancePlan) -> Placed:
 
 def fair_shares(case: OracleCase) -> dict[int, int]:
     """Return the most replicas that are fair for each new broker: the mean of its rack, rounded
-    down, where every broker could give and receive.
+    down, where every broker could give and receive; by disk, what it would hold then.
 
     A plan that rounds up may do better than that, and never worse.
     """
     counts = dict(_Model(case, limits={}, anyone=True).best({}).counts)
     shares = {}
     for broker in case.named:
+        if len(set(case.costs.values())) > 1:
+            shares[broker] = counts[broker]
+            continue
         rack = [counts[b] for b in case.able if case.racks[b] == case.racks[broker]]
         shares[broker] = sum(rack) // len(rack)
     return shares
@@ -257,8 +275,9 @@ class _Model:
             units = [self.model.new_bool_var("") for _ in range(len(case.free))]
             self.model.add(sum(self._own_on(broker).values()) == sum(units))
             first = own[broker]
-            self.squares += [unit * (2 * (first + n) + 1) for n, unit in enumerate(units)]
-            self.squares.append(first * first)
+            cost = case.costs[broker]
+            self.squares += [unit * (2 * (first + n) + 1) * cost for n, unit in enumerate(units)]
+            self.squares.append(first * first * cost)
             for earlier, later in itertools.pairwise(units):
                 self.model.add(earlier >= later)
             self.counts[broker] = sum(self._own_on(broker).values()) + first

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.crooked.measure import measure
+from benchmarks.judge import judge
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import to_reassignment_json
@@ -45,7 +46,7 @@ def held_after(text: dict[str, Any], goal: Goal) -> dict[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("name", "copied_gb"), [("disks-differ-300", 391), ("disks-differ-120", 200)]
+    ("name", "copied_gb"), [("disks-differ-300", 391), ("disks-differ-120", 210)]
 )
 def test_disks_that_differ_are_filled_alike_where_exchanges_reach_it(
     name: str, copied_gb: int
@@ -56,6 +57,36 @@ def test_disks_that_differ_are_filled_alike_where_exchanges_reach_it(
     assert reached.errors == {}
     assert (reached.rack_violations, reached.bytes_outside // GB) == (0, 0)
     assert reached.copied_bytes <= copied_gb * GB
+
+
+def test_where_disks_differ_replicas_and_bytes_follow_them() -> None:
+    text = document("small-disks-at-90-percent")
+    plan = planned(text, Goal.REBALANCE)
+    assert [figure.replicas_after for figure in plan.figures] == [36, 36, 144, 144]
+    assert [figure.bytes_after // GB for figure in plan.figures] == [360, 360, 1440, 1440]
+    text = document("add-a-large-broker")
+    plan = planned(text, Goal.ADD_BROKERS, 4)
+    # The new broker has twice the disks of all others: one replica of each partition is its most.
+    assert [figure.replicas_after for figure in plan.figures] == [54, 53, 53, 80]
+    assert plan.copied_replicas == plan.lower_bound.replicas == 80
+
+
+@pytest.mark.parametrize(
+    ("name", "goal", "named"),
+    [
+        ("small-disks-at-90-percent", "rebalance", ()),
+        ("add-a-large-broker", "add-brokers", (4,)),
+        ("disks-differ-300", "rebalance", ()),
+    ],
+)
+def test_the_judge_shares_by_disk_too(name: str, goal: str, named: tuple[int, ...]) -> None:
+    text = document(name)
+    plan = planned(text, Goal(goal), *named)
+    verdict = judge(text, json.loads(to_reassignment_json(plan)), goal, named)
+    assert verdict["errors"] == {}
+    assert verdict["brokers_out_of_bytes_band"] == 0
+    assert verdict["lower_bound"]["replicas"] <= plan.copied_replicas
+    assert verdict["lower_bound"]["bytes"] <= plan.copied_bytes
 
 
 def test_some_hundred_replicas_come_near_to_the_share_of_each_broker() -> None:

@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from counterpoise.errors import RefusedError
+from counterpoise.model.broker_weight import BY_DISK, BrokerWeight, Weighing
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
@@ -17,6 +18,7 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest, Scope
 from counterpoise.planning import make_plan, plan_to_reach
 from counterpoise.planning.arrays import UNBOUNDED, read_cluster
+from counterpoise.validation import find_violations
 from tests.support.goal_judge import judge
 from tests.support.pictures import cluster
 
@@ -128,7 +130,7 @@ def of_two_sizes(*, last_tells: bool = True) -> ClusterSnapshot:
     return cluster(topic("t", rows), racks="1 2 3 4 5 6", disks=disks)
 
 
-def test_brokers_with_disks_of_two_sizes_hold_bytes_in_that_ratio_and_replicas_evenly() -> None:
+def test_brokers_with_disks_of_two_sizes_hold_bytes_and_replicas_in_that_ratio() -> None:
     snapshot = of_two_sizes()
     plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE))
     verdict = judge(snapshot, plan)
@@ -136,7 +138,8 @@ def test_brokers_with_disks_of_two_sizes_hold_bytes_in_that_ratio_and_replicas_e
     total = sum(verdict.bytes_held.values())
     shares = {broker_id: total / 9 * (1 if broker_id <= 3 else 2) for broker_id in range(1, 7)}
     assert {b: held for b, held in verdict.bytes_held.items() if not nearly(held, shares[b])} == {}
-    assert verdict.replicas_max_minus_min <= 1
+    assert all(verdict.replicas[broker] in (53, 54) for broker in (1, 2, 3))
+    assert all(verdict.replicas[broker] in (106, 107) for broker in (4, 5, 6))
     assert all(
         nearly(figure.bytes_best, shares[figure.broker_id], percent=1) for figure in plan.figures
     )
@@ -151,7 +154,7 @@ def test_a_disk_that_is_not_told_makes_all_shares_equal() -> None:
     assert all(nearly(held, mean) for held in verdict.bytes_held.values())
 
 
-def test_a_new_broker_with_twice_the_disk_gets_twice_the_bytes() -> None:
+def test_a_new_broker_with_twice_the_disk_gets_twice_the_bytes_and_replicas() -> None:
     chance = random.Random(5)
     rows = [
         (" ".join(map(str, chance.sample(range(1, 5), 2))), chance.randrange(1, 20) ** 2)
@@ -163,29 +166,61 @@ def test_a_new_broker_with_twice_the_disk_gets_twice_the_bytes() -> None:
     verdict = judge(snapshot, plan)
     assert verdict.errors == ()
     assert nearly(verdict.bytes_held[5], sum(verdict.bytes_held.values()) / 6 * 2)
-    assert verdict.replicas_max_minus_min <= 1
+    assert verdict.replicas == {1: 100, 2: 100, 3: 100, 4: 100, 5: 200}
 
 
-def test_brokers_whose_disks_are_in_the_ratio_of_their_bytes_are_already_balanced() -> None:
-    """Small replicas on the small disks, large ones on the large: nothing to gain or to copy."""
-    rows = [(f"{number % 2 + 1} {number % 2 + 3}", 100) for number in range(40)]
-    rows += [("1 2", 100)] * 20 + [
-        ("3 4", 400)
-    ] * 20  # 1 and 2: 40 replicas, 4,000; 3 and 4: 40 replicas, 10,000
-    snapshot = cluster(
-        topic("t", rows), racks="1 2 3 4", disks="1=0/40000 2=0/40000 3=0/100000 4=0/100000"
-    )
+def of_equal_sizes(disks: str = "") -> ClusterSnapshot:
+    """Four brokers with 20 replicas of 100 bytes each."""
+    rows = [(f"{number % 4 + 1} {(number + 1) % 4 + 1}", 100) for number in range(40)]
+    return cluster(topic("t", rows), racks="1 2 3 4", disks=disks)
+
+
+def replicas_after(snapshot: ClusterSnapshot, weight: BrokerWeight = BY_DISK) -> list[int]:
+    """Replicas of brokers 1 to 4 once a rebalance is done, that the validator accepts."""
+    policy = BalancePolicy(broker_weight=weight)
+    plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE, policy=policy))
+    assert judge(snapshot, plan).errors == ()
+    assert find_violations(plan, snapshot, policy) == ()
+    return [figure.replicas_after for figure in plan.figures]
+
+
+def test_brokers_that_hold_as_their_disks_are_have_nothing_to_copy() -> None:
+    rows = [(f"{number % 2 + 1} {number // 2 % 2 + 3}", 100) for number in range(80)]
+    rows += [("3 4", 100)] * 60
+    disks = "1=0/40000 2=0/40000 3=0/100000 4=0/100000"
+    snapshot = cluster(topic("t", rows), racks="1 2 3 4", disks=disks)
     assert make_plan(snapshot, PlanRequest(Goal.REBALANCE)).copied_replicas == 0
 
 
-def test_replicas_stay_even_where_sizes_allow_no_ratio() -> None:
-    rows = [(f"{number % 4 + 1} {(number + 1) % 4 + 1}", 100) for number in range(40)]
-    snapshot = cluster(
-        topic("t", rows), racks="1 2 3 4", disks="1=0/40000 2=0/40000 3=0/80000 4=0/80000"
-    )
+@pytest.mark.parametrize(
+    ("disks", "weight", "expected"),
+    [
+        ("1=0/50000 2=0/50000 3=0/55000 4=0/55000", BY_DISK, [20, 20, 20, 20]),
+        ("1=0/40000 2=0/40000 3=0/120000 4=0/120000", BY_DISK, [10, 10, 30, 30]),
+        ("1=0/40000 2=0/40000 3=0/120000", BY_DISK, [20, 20, 20, 20]),
+        (
+            "1=0/40000 2=0/40000 3=0/120000 4=0/120000",
+            BrokerWeight(Weighing.EQUAL),
+            [20, 20, 20, 20],
+        ),
+        ("", BrokerWeight(named=((2, 2),)), [16, 32, 16, 16]),
+        # No broker holds a partition twice: broker 2 has all 40, and the others share the rest.
+        ("", BrokerWeight(named=((2, 9),)), [14, 40, 13, 13]),
+    ],
+)
+def test_whose_share_of_replicas_is_larger(
+    disks: str, weight: BrokerWeight, expected: list[int]
+) -> None:
+    assert replicas_after(of_equal_sizes(disks), weight) == expected
+
+
+def test_a_plan_by_disk_names_the_share_of_each_broker() -> None:
+    snapshot = of_equal_sizes("1=0/40000 2=0/40000 3=0/120000 4=0/120000")
     plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE))
-    assert plan.copied_replicas == 0
-    assert any("bytes" in text for text in plan.warnings)
+    assert (
+        "shares of replicas and bytes are by disk, since disks differ (40.0 kB to 120 kB): "
+        "brokers 1, 2 12.5 % each; brokers 3, 4 37.5 % each"
+    ) in plan.warnings
 
 
 # -- never past the limit

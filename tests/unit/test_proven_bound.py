@@ -2,6 +2,7 @@
 
 import pytest
 
+from counterpoise.model.constraints import BrokerSet, Constraints
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan
@@ -26,3 +27,21 @@ def test_a_new_broker_has_to_receive_its_share_less_what_the_policy_tolerates(
         share - share * BalancePolicy().bytes_tolerance_percent // 100
     )
     assert plan.copied_bytes >= plan.lower_bound.bytes
+
+
+@pytest.mark.parametrize("count", [40, 400])
+def test_what_stands_outside_of_its_broker_set_is_part_of_the_bound(count: int) -> None:
+    """Half of the replicas stand on the brokers of the other set, as even as they are there."""
+    rows = [f"pay-{n}: {1 + n % 4} {1 + (n + 2) % 4} size={SIZES[n % 200]}" for n in range(count)]
+    rows += [f"web-{n}: {3 + n % 2} {6 - n % 2} size=500" for n in range(count)]
+    sets = (
+        BrokerSet("pay", ("pay*",), (1, 2)),
+        BrokerSet("web", ("web*",), (3, 4, 5, 6)),
+    )
+    policy = BalancePolicy(constraints=Constraints(broker_sets=sets))
+    snapshot = cluster("\n".join(rows), racks="1=a 2=b 3=a 4=b 5=a 6=b")
+    plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE, policy=policy))
+    outside_bytes = sum(SIZES[n % 200] for n in range(count))
+    assert plan.lower_bound.replicas == count
+    assert plan.copied_replicas >= plan.lower_bound.replicas
+    assert outside_bytes <= plan.lower_bound.bytes <= plan.copied_bytes

@@ -36,6 +36,7 @@ from counterpoise.model.balance import (
     RackPoint,
     TopicLeaderSkew,
 )
+from counterpoise.model.broker_weight import BY_DISK, BrokerWeight
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import Flags, Floats, Ints
 from counterpoise.model.evenness import (
@@ -177,13 +178,15 @@ def leader_balance(
     since: datetime | None = None,
     until: datetime | None = None,
     disk_bytes: Mapping[int, int] = MappingProxyType({}),
+    broker_weight: BrokerWeight = BY_DISK,
     kept_empty: frozenset[int] = frozenset(),
     closed: frozenset[int] = frozenset(),
 ) -> LeaderBalance | None:
     """Return the balance of `cluster` from a table of SERIES, and of TOPIC_BALANCE with (at least)
     its latest snapshot, or the latest that is kept.
 
-    `disk_bytes`: of each broker; where one is missing, a fair share of bytes is the same for all.
+    `disk_bytes`: of each broker, and `broker_weight` of the policy: what is fair of replicas and
+    bytes.
     Brokers `kept_empty` do not count as uneven, nor do those that are `closed` to new replicas and
     have none; neither are idle.
 
@@ -195,7 +198,7 @@ def leader_balance(
         return None
     is_closed = np.isin(columns.broker_ids, sorted(closed)) & (columns.replicas == 0)
     shares = columns.is_live & ~is_closed & ~np.isin(columns.broker_ids, sorted(kept_empty))
-    points = _points(columns, disk_bytes, shares)
+    points = _points(columns, disk_bytes, broker_weight, shares)
     brokers = _latest_brokers(columns)
     topics_point = _newest_point(topics, points)
     all_topics = _topics(topics, cluster, topics_point)
@@ -248,11 +251,14 @@ def _latest_brokers(columns: SeriesColumns) -> tuple[BrokerBalance, ...]:
 
 
 def _points(
-    columns: SeriesColumns, disk_bytes: Mapping[int, int], shares: Flags
+    columns: SeriesColumns,
+    disk_bytes: Mapping[int, int],
+    broker_weight: BrokerWeight,
+    shares: Flags,
 ) -> tuple[BalancePoint, ...]:
     points: list[BalancePoint] = []
     for snapshot in range(columns.snapshot_count):
-        point = _point(columns, snapshot, disk_bytes, shares)
+        point = _point(columns, snapshot, disk_bytes, broker_weight, shares)
         if points and points[-1].live_broker_ids == point.live_broker_ids:
             # One tuple for all of them: it saves memory.
             point = replace(point, live_broker_ids=points[-1].live_broker_ids)
@@ -261,7 +267,11 @@ def _points(
 
 
 def _point(
-    columns: SeriesColumns, snapshot: int, disk_bytes: Mapping[int, int], all_shares: Flags
+    columns: SeriesColumns,
+    snapshot: int,
+    disk_bytes: Mapping[int, int],
+    broker_weight: BrokerWeight,
+    all_shares: Flags,
 ) -> BalancePoint:
     """Return the measures over the brokers that share, of all live ones."""
     rows = columns.rows(snapshot)
@@ -272,6 +282,9 @@ def _point(
     preferred_leaders = columns.preferred_leaders[rows][shares]
     replicas = columns.replicas[rows][shares]
     held_bytes = columns.bytes[rows][shares]
+    sharing_ids = broker_ids[shares].tolist()
+    disks = [disk_bytes.get(broker_id, 0) for broker_id in sharing_ids]
+    weights = broker_weight.weights_of(sharing_ids, disks)
     changes = columns.changes[snapshot]
     # Of partitions that prefer a dead broker none is in its row where it has none (before 4.0).
     by_preferred = int(columns.preferred_leaders[rows].sum())
@@ -286,11 +299,8 @@ def _point(
         bytes=_evenness(held_bytes),
         share_not_preferred=share_not_preferred(not_preferred, partition_count),
         live_broker_ids=tuple(broker_ids[columns.is_live[rows]].tolist()),
-        bytes_off_share=farthest_from_share(
-            held_bytes,
-            [disk_bytes.get(broker_id, 0) for broker_id in broker_ids[shares].tolist()],
-            ignored=_IGNORED_BYTES,
-        ),
+        replicas_off_share=farthest_from_share(replicas, weights),
+        bytes_off_share=farthest_from_share(held_bytes, weights, ignored=_IGNORED_BYTES),
         bytes_in=_known_evenness(columns.bytes_in[rows][shares]),
         racks=_rack_points(columns, racks, leaders, replicas, held_bytes),
         changes=changes,

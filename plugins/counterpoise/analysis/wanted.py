@@ -89,7 +89,7 @@ def _why_shares(point: BalancePoint, percent: int) -> str:
     """Return which of replicas and bytes is farther than that from a broker's fair share."""
     replicas, held_bytes = point.replicas, point.bytes
     allowed = f"the policy allows {percent} %"
-    off_share = replicas.farthest_from_share
+    off_share = point.replicas_off_share
     if replicas.max_minus_min >= _MIN_REPLICAS_APART and off_share * 100 > percent:
         return (
             f"replicas per live broker range from {replicas.minimum} to {replicas.maximum}, up to "

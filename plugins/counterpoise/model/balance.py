@@ -201,8 +201,9 @@ class BalancePoint:
     )
     racks: tuple[RackPoint, ...] = ()  # by name, the nameless one last
     changes: SnapshotChanges | None = None  # None where nobody compared it with the snapshot before
-    # of the live broker farthest from its fair share, as a part of it; what is little is 0
-    bytes_off_share: float = 0.0
+    # of the live broker farthest from its fair share, as a part of it
+    replicas_off_share: float = 0.0
+    bytes_off_share: float = 0.0  # what is little is 0
 
 
 @dataclass(frozen=True, slots=True)

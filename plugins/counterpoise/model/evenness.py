@@ -12,6 +12,7 @@ which brokers count; `planning/fair_shares.py` computes fair shares that respect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final, overload
 
 import numpy as np
@@ -43,12 +44,6 @@ class Evenness:
     def best_max_minus_min(self) -> int:
         return best_max_minus_min(self.total, self.broker_count)
 
-    @property
-    def farthest_from_share(self) -> float:
-        """Return how far the broker is from the mean that is farthest from it, as a part of it."""
-        mean = self.total / max(1, self.broker_count)
-        return max(self.maximum - mean, mean - self.minimum) / mean if mean else 0.0
-
 
 def evenness(counts: Sequence[int]) -> Evenness:
     """Return the evenness of `counts`, one whole number per broker.
@@ -69,20 +64,30 @@ def evenness(counts: Sequence[int]) -> Evenness:
     return Evenness(broker_count, total, minimum, maximum, maximum / mean, variation)
 
 
-def farthest_from_share(held: Ints, disks: Sequence[int], *, ignored: int = 0) -> float:
+def farthest_from_share(held: Ints, weights: Ints, *, ignored: int = 0) -> float:
     """Return how far the broker is from its fair share that is farthest from it, as a part of it.
 
-    Shares follow the disks, or are the same for all where the size of one is not known (0). To be
-    off by less than `ignored` is to be off by nothing. [30, 10] is 0.5 off; with disks of [3, 1]
-    it is 0.0.
+    Shares follow the weights (`broker_weight`). To be off by less than `ignored` is to be off by
+    nothing. [30, 10] is 0.5 off; with weights of [3, 1] it is 0.0.
     """
     total = int(held.sum())
     if not total:
         return 0.0
-    weights = np.asarray(disks if all(disks) else np.ones_like(held), dtype=np.float64)
     fair = total * weights / weights.sum()
     distances = np.abs(held - fair)
     return float(np.max(np.where(distances < ignored, 0.0, distances / fair)))
+
+
+def scaled_to_equal_shares(held: Sequence[int], weights: Ints) -> tuple[int, ...]:
+    """Return what each broker would hold of its part of the total if all shares were equal.
+
+    [30, 10] with weights of [3, 1] is [20, 20]: each holds its share.
+    """
+    mean_weight = Fraction(int(weights.sum()), max(1, len(weights)))
+    return tuple(
+        round(one * mean_weight / weight)
+        for one, weight in zip(held, weights.tolist(), strict=True)
+    )
 
 
 def best_max_minus_min(total: int, broker_count: int) -> int:
@@ -99,24 +104,33 @@ def highest_share(total: int | Ints, broker_count: int) -> int | Ints:
     return -(-total // max(1, broker_count))
 
 
-def is_worse(counts: Ints, best: Ints) -> bool:
+def is_worse(counts: Ints, best: Ints, *, by_disk: bool = False) -> bool:
     """Return whether counts per broker are clearly less even than the best possible.
 
-    A hundredth of the mean more does not matter: with a mean of 500 a range of 5 more is fine.
+    A hundredth of the mean more does not matter: with a mean of 500 a range of 5 more is fine. With
+    `by_disk` the best counts differ by design: then each broker is held against its own.
     """
     tolerated = int(counts.mean()) // 100
+    if by_disk:
+        return int(np.abs(counts - best).max(initial=0)) > 1 + tolerated
     return int(np.ptp(counts)) > max(1, int(np.ptp(best))) + tolerated
 
 
-def units_misplaced(counts: Sequence[int]) -> int:
-    """Return the sum of squared distances from the mean, rounded down.
+def units_misplaced(counts: Sequence[int], weights: Sequence[int] | None = None) -> int:
+    """Return the sum of squared distances from each share, rounded down.
 
     It is about 1 for each unit on a wrong broker and grows where a broker is far off:
-    [3, 2, 1] gives 2, [4, 2, 0] gives 8.
+    [3, 2, 1] gives 2, [4, 2, 0] gives 8. Shares follow the weights; [6, 2] with [3, 1] gives 0. On
+    a broker with twice the mean weight a unit counts half.
     """
-    broker_count = max(1, len(counts))
-    sum_of_squares = sum(count * count for count in counts)
-    return int(len(counts) * sum_of_squares - sum(counts) ** 2) // broker_count
+    if not counts:
+        return 0
+    parts = [1] * len(counts) if weights is None else weights
+    mean_weight = Fraction(sum(parts), len(parts))
+    squares = sum(
+        count * count * mean_weight / part for count, part in zip(counts, parts, strict=True)
+    )
+    return int(squares - Fraction(sum(counts) ** 2, len(counts)))
 
 
 def share_not_preferred(not_preferred: int, partition_count: int) -> float:

@@ -15,6 +15,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Final
 
+from counterpoise.model.broker_weight import BY_DISK, WEIGHT_WRITTEN, BrokerWeight
 from counterpoise.model.constraints import Constraints
 from counterpoise.model.json_values import Range
 from counterpoise.model.notification import Channel, NotificationEvent, Target
@@ -56,6 +57,9 @@ class BalancePolicy(Section):
     leaders_max_minus_min: Annotated[int, whole(0, 10**6)] = 1
     """Leaders that the busiest broker may have more than the idlest, beyond the best possible,
     before a plan is asked for. Raise it where you want fewer plans."""
+    broker_weight: Annotated[BrokerWeight, WEIGHT_WRITTEN] = BY_DISK
+    """Whose share of replicas and bytes is larger: `disk` by the size of its disks, where the
+    largest has more than 1.1 times the smallest. Set weights where a broker is larger otherwise."""
     excluded_topics: tuple[TopicPattern, ...] = ()
     """Topics whose replicas stay where they are. Name those that another tool places."""
     bytes_in_tolerance_percent: Percent = 10

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise.errors import InputError
+from counterpoise.model.broker_weight import BrokerWeight
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import (
     NOBODY,
@@ -67,6 +68,7 @@ class ClusterArrays:
     is_registered: Flags  # false for brokers that only a replica list still names
     is_in_scope: Flags  # the others neither give nor receive, and lead what they lead
     disk_bytes: Ints  # over its log dirs; 0 when not known
+    broker_weight: BrokerWeight  # of the policy
     headroom_bytes: Ints  # may arrive before a log dir can be past the policy's limit
     cordoned_dirs: Ints  # log dirs that take no new replicas (KIP-1066)
     open_dirs: Ints  # log dirs that do; both are 0 where the snapshot tells of none
@@ -123,6 +125,13 @@ class ClusterArrays:
         """
         is_closed = (self.cordoned_dirs > 0) & (self.open_dirs == 0)
         return np.asarray(self.is_live & self.is_in_scope & ~is_closed & ~self.takes_none)
+
+    def weights(self, sharing: Flags) -> Ints:
+        """Return each broker's weight in a fair share, among those that share; 1 of all others."""
+        weights = np.ones_like(self.broker_ids)
+        ids, disks = self.broker_ids[sharing].tolist(), self.disk_bytes[sharing].tolist()
+        weights[sharing] = self.broker_weight.weights_of(ids, disks)
+        return weights
 
     @property
     def sets_of_partitions(self) -> Ints:
@@ -292,6 +301,7 @@ def _of_brokers(
         "is_registered": np.isin(broker_ids, _ids(snapshot.registered_broker_ids)),
         "is_in_scope": np.array(is_in_scope, dtype=np.bool_),
         "disk_bytes": disk_bytes,
+        "broker_weight": policy.broker_weight,
         "headroom_bytes": headroom_bytes,
         "cordoned_dirs": _count_dirs(broker_ids, snapshot, is_cordoned=True),
         "open_dirs": _count_dirs(broker_ids, snapshot, is_cordoned=False),

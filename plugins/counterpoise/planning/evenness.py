@@ -20,13 +20,15 @@ from typing import Final
 import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
-from counterpoise.model.evenness import ByteBand, highest_share, is_worse, units_misplaced
+from counterpoise.model.evenness import ByteBand, highest_share, units_misplaced
+from counterpoise.model.grouping import grouped
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import MIN_KNOWN_PERCENT, UNBOUNDED
 from counterpoise.planning.fair_shares import TopicShares, bytes_outside_band
-from counterpoise.planning.placement import Placement
+from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.planning_result import PlanningResult, as_range
+from counterpoise.units import format_bytes
 
 IGNORABLE_PERMILLE: Final = 2  # less than what a cluster changes by itself from day to day
 
@@ -64,8 +66,8 @@ def _replica_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     racks_gained = before.rack_moves(roles.staying) - after.rack_moves(roles.staying)
     yield int(racks_gained.sum()), 0
     yield _constraints_broken(before, result) - _constraints_broken(after, result), 0
-    replicas_misplaced = _misplaced(before.counts, roles.sharing)
-    yield replicas_misplaced - _misplaced(after.counts, roles.sharing), replica_count
+    misplaced = _replicas_misplaced(before, roles) - _replicas_misplaced(after, roles)
+    yield misplaced, replica_count
     percent = result.request.policy.bytes_tolerance_percent
     bytes_before = bytes_outside_band(before, roles, percent)
     yield bytes_before - bytes_outside_band(after, roles, percent), int(after.bytes_held.sum())
@@ -118,6 +120,13 @@ def _misplaced(counts: Ints, is_counted: Flags) -> int:
     return units_misplaced(counts[is_counted].tolist())
 
 
+def _replicas_misplaced(placement: Placement, roles: Roles) -> int:
+    """Return about how many replicas are on the wrong broker."""
+    cluster, sharing = placement.cluster, roles.sharing
+    weights = cluster.weights(sharing)[sharing]
+    return units_misplaced(placement.counts[sharing].tolist(), weights.tolist())
+
+
 def _above_topic_share(placement: Placement, result: PlanningResult) -> int:
     """Return the replicas above the highest share of their topic, over all topics and brokers."""
     shares = TopicShares.of(placement, result.roles, placement.counts)
@@ -155,6 +164,27 @@ def _not_preferred(replicas: Ints, leaders: Ints) -> int:
 # -- what will not be even
 
 
+def _shares_by_disk(result: PlanningResult) -> str:
+    """Return what the share of each broker is, where it is not the same for all."""
+    cluster, sharing = result.cluster, result.roles.sharing
+    if not result.goal.evens_replicas or result.has_equal_shares:
+        return ""
+    total = max(1, int(result.band.fair[sharing].sum()))
+    brokers_by_share = grouped(
+        (f"{result.band.fair[broker] / total:.1%}".replace("%", " %"), broker)
+        for broker in np.flatnonzero(sharing).tolist()
+    )
+    shares = "; ".join(
+        f"{result.list_brokers(np.array(brokers))} {share}{' each' if len(brokers) > 1 else ''}"
+        for share, brokers in brokers_by_share.items()
+    )
+    if cluster.broker_weight.named:
+        return f"shares of replicas and bytes are by broker_weight of the policy: {shares}"
+    disks = cluster.disk_bytes[sharing]
+    sizes = f"{format_bytes(int(disks.min()))} to {format_bytes(int(disks.max()))}"
+    return f"shares of replicas and bytes are by disk, since disks differ ({sizes}): {shares}"
+
+
 def _racks_not_repaired(result: PlanningResult) -> str:
     sentence = "{has} more replicas in one rack than needed, though the racks would allow better"
     if result.request.goal is not Goal.REBALANCE:
@@ -179,6 +209,8 @@ def _uneven_racks(result: PlanningResult) -> str:
     reached = int(np.ptp(result.after.counts[sharing]))
     if high - low <= 1 or reached < high - low or not result.goal.evens_replicas:
         return ""
+    if not result.has_equal_shares:
+        return ""
     if result.has_sets:
         return (
             f"replicas per broker cannot be more even than {low} to {high}: each broker set holds "
@@ -193,24 +225,26 @@ def _uneven_racks(result: PlanningResult) -> str:
 
 def _left_alone_uneven(result: PlanningResult) -> str:
     """Return a warning of counts that what is left alone keeps from being more even."""
-    sharing = result.roles.sharing
-    best, ideal = result.best_counts[sharing], result.ideal_counts[sharing]
+    best, ideal = result.best_counts, result.ideal_counts
     left_alone = int((~result.cluster.may_change).sum())
-    if not result.goal.evens_replicas or not left_alone or not is_worse(best, ideal):
+    if not result.goal.evens_replicas or not left_alone or not result.is_less_even(best, ideal):
         return ""
+    sharing = result.roles.sharing
     partitions = pluralize(left_alone, "partition", "partitions")
     return (
-        f"replicas per broker cannot be more even than {as_range(best)}, where {as_range(ideal)} "
+        f"replicas per broker cannot be more even than {as_range(best[sharing])}, where "
+        f"{as_range(ideal[sharing])} "
         f"would be possible: {partitions} must be left alone; exclude fewer topics, bring dead "
         "brokers back, or wait until reassignments are done"
     )
 
 
 def _counts_not_reached(result: PlanningResult) -> str:
-    sharing = result.roles.sharing
-    best, counts = result.best_counts[sharing], result.after.counts[sharing]
-    if not result.goal.evens_replicas or not is_worse(counts, best):
+    counts, best = result.after.counts, result.best_counts
+    if not result.goal.evens_replicas or not result.is_less_even(counts, best):
         return ""
+    sharing = result.roles.sharing
+    counts, best = counts[sharing], best[sharing]
     help_ = result.or_rebalance or "; more disk, fewer constraints, or a wider scope would help"
     return (
         f"replicas per broker will be {counts.min()} to {counts.max()}; {best.min()} to "
@@ -379,6 +413,7 @@ def _leaders_outside(result: PlanningResult) -> str:
 
 
 EVENNESS_WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
+    _shares_by_disk,
     _racks_not_repaired,
     _racks_lost,
     _uneven_racks,

@@ -280,7 +280,9 @@ def _figures_of(result: PlanningResult, *, with_network_in: bool) -> tuple[Broke
     columns = {
         "leaders_before": cluster.leader_load(cluster.leaders_now),
         "leaders_after": result.leader_counts,
-        "leaders_best": result.by_broker(lambda part: _evened(part, part.leader_counts)),
+        "leaders_best": result.by_broker(
+            lambda part: _evened(part, part.leader_counts, part.most_leaders)
+        ),
         "replicas_before": before.counts,
         "replicas_after": after.counts,
         "replicas_best": result.best_counts,
@@ -340,10 +342,10 @@ def _bytes_in_after(result: PlanningResult) -> Ints:
     return result.cluster.leader_load(result.assignment.leaders, result.cluster.bytes_in)
 
 
-def _evened(result: PlanningResult, loads: Ints) -> Ints:
+def _evened(result: PlanningResult, loads: Ints, most: Ints | int = UNBOUNDED) -> Ints:
     """Return the sum of `loads` shared out over the brokers that may lead; others keep theirs."""
     leading = result.roles.leading
-    highest = np.where(leading, UNBOUNDED, loads)
+    highest = np.where(leading, most, loads)
     return fill(int(loads.sum()), np.where(leading, 0, loads), highest, loads)
 
 

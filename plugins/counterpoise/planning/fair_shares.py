@@ -19,6 +19,12 @@ Worked example, total 11, lower [0, 0, 0], upper [2, 9, 9], loads [2, 7, 1]: lev
 level raises the second and the third broker. The second holds more now (7), so it gets the unit:
 [2, 5, 4]. That moves least: it has to give 2 replicas, not 3.
 
+Where disks differ (`model/broker_weight.py`), a broker is filled up to its part of the level. Whole
+replicas are shared out as seats are by Webster's method (Balinski and Young, Fair Representation):
+the next one goes where (2 x replicas + 1) x (largest disks / own disks) is least, which makes the
+sum of replicas^2 x (largest disks / own disks) the least there is. Worked example: 10 replicas on
+brokers with disks of 1, 1 and 4 TB: 1.67, 1.67 and 6.67, so 2, 2 and 6, or 1, 2 and 7.
+
 Bounds come from racks (`model/racks.py`), and from brokers: counts of sources may only fall, those
 of destinations only rise, brokers that leave get 0. Worked example: brokers 1, 2 and 3 hold 6, 6
 and 0 replicas, broker 3 is the only destination: each gets 12 / 3 = 4, so brokers 1 and 2 give two
@@ -30,7 +36,7 @@ Replicas of partitions that the plan leaves alone stay where they are and are pa
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,14 +47,49 @@ from counterpoise.model.racks import RackBounds, spread_bounds
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement, Roles
 
-Weights: TypeAlias = NDArray[np.float64]
+_COST_UNIT: Final = 100  # of a replica on the largest broker: disks are told apart to 1 %
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ByteWeights:
+    """Shares of bytes in proportion to weights: with 0.5 up to half of the common level."""
+
+    parts: NDArray[np.float64]  # the largest is 1.0
+
+    def at(self, level: int) -> Ints:
+        return np.floor(level * self.parts).astype(np.int64)
+
+    def level_above(self, need: int) -> int:
+        """Return a level at which every broker has at least that much."""
+        return int(need / float(self.parts.min(initial=1.0))) + 1
+
+    def of(self, brokers: Ints) -> "ByteWeights":
+        return ByteWeights(self.parts[brokers])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplicaWeights:
+    """Shares of whole replicas: replica number k + 1 of a broker has the level (2k + 1) x cost."""
+
+    costs: Ints  # of one more replica: the largest weight / the broker's, in hundredths
+
+    def at(self, level: int) -> Ints:
+        return np.asarray((level + self.costs) // (2 * self.costs))
+
+    def level_above(self, need: int) -> int:
+        return (2 * need + 1) * int(self.costs.max(initial=1))
+
+    def of(self, brokers: Ints) -> "ReplicaWeights":
+        return ReplicaWeights(self.costs[brokers])
+
+
+Weights: TypeAlias = ByteWeights | ReplicaWeights
 
 
 def fill(total: int, lower: Ints, upper: Ints, loads: Ints, weights: Weights | None = None) -> Ints:
     """Return one share per broker: they sum to `total` and are as even as the bounds allow.
 
-    With `weights` (the largest is 1.0) shares are even in proportion to them: a broker with weight
-    0.5 is filled up to half of the common level.
+    With `weights` shares are even in proportion to them.
     """
     upper = np.maximum(lower, upper)
 
@@ -110,7 +151,7 @@ def fill_racks(
             lower[brokers],
             upper[brokers],
             loads[brokers],
-            None if weights is None else weights[brokers],
+            None if weights is None else weights.of(brokers),
         )
     return shares
 
@@ -157,7 +198,7 @@ def _sum_per_rack(brokers_of_rack: list[Ints], values: Ints) -> Ints:
 
 def _clip_level(level: int, lower: Ints, upper: Ints, weights: Weights | None) -> Ints:
     """Return what each broker has when all are filled up to a level, as far as its bounds allow."""
-    weighted_level = level if weights is None else np.floor(level * weights)
+    weighted_level = level if weights is None else weights.at(level)
     return np.asarray(np.clip(weighted_level, lower, upper), dtype=np.int64)
 
 
@@ -170,10 +211,9 @@ def _max_level(
     total_at: Callable[[int], int], total: int, lower: Ints, weights: Weights | None
 ) -> int:
     """Return the highest level whose total is at most `total`, for shares within bounds."""
-    smallest_weight = 1.0 if weights is None else float(weights.min(initial=1.0))
     largest_need = max(total, int(lower.max(initial=0)))
-    low = int(lower.min(initial=0))
-    high = int(largest_need / smallest_weight) + 1
+    low = int(lower.min(initial=0)) if weights is None else 0
+    high = largest_need + 1 if weights is None else weights.level_above(largest_need)
     return highest_level(total_at, total, low, high)
 
 
@@ -212,7 +252,9 @@ def rack_bounds(placement: Placement, roles: Roles, weights: Ints | None = None)
 def count_targets(placement: Placement, roles: Roles, max_counts: Ints | None = None) -> Ints:
     """Return replicas per broker in the end; destinations get no more than their `max_counts`."""
     counts = placement.counts
-    highest = np.maximum(counts, UNBOUNDED if max_counts is None else max_counts)
+    one_of_each = placement.cluster.partition_count
+    allowed = one_of_each if max_counts is None else np.minimum(one_of_each, max_counts)
+    highest = np.maximum(counts, allowed)
     upper = np.where(roles.destinations, highest, counts)
     fixed = _fixed_load(placement)
     lower = np.where(roles.sources, fixed, counts)
@@ -222,6 +264,7 @@ def count_targets(placement: Placement, roles: Roles, max_counts: Ints | None = 
         upper=np.where(roles.leaving, fixed, upper),
         racks=placement.cluster.racks,
         rack_bounds=rack_bounds(placement, roles),
+        weights=replica_weights(placement.cluster, roles),
     )
 
 
@@ -229,7 +272,7 @@ def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> Byt
     """Return the fair share of bytes of every broker that shares, and the band around it.
 
     Shares are as even as the racks and the giants allow, and follow the disk sizes (KIP-827) where
-    every broker that shares reports its own.
+    these differ.
     """
     return _bytes_of(placement, roles, tolerance_percent).band
 
@@ -288,6 +331,7 @@ def _bytes_of(placement: Placement, roles: Roles, tolerance_percent: int) -> _Sh
     staying = _fixed_load(placement, cluster.size_bytes)
     fixed = np.where(roles.leaving, staying, bytes_held)  # of brokers that do not share
     bounds = rack_bounds(placement, roles, cluster.size_bytes)
+    one_of_each = int(cluster.size_bytes.sum())
     # Small clusters are solved, whatever the shares.
     sizes = np.zeros_like(cluster.size_bytes) if placement.is_small() else cluster.size_bytes
 
@@ -295,10 +339,10 @@ def _bytes_of(placement: Placement, roles: Roles, tolerance_percent: int) -> _Sh
         fair = fill_racks(
             loads=bytes_held,
             lower=np.where(roles.sharing, bottoms, fixed),
-            upper=np.where(roles.sharing, UNBOUNDED, fixed),
+            upper=np.where(roles.sharing, one_of_each, fixed),
             racks=cluster.racks,
             rack_bounds=bounds,
-            weights=disk_weights(cluster, roles),
+            weights=byte_weights(cluster, roles),
         )
         return ByteBand.around(fair, tolerance_percent)
 
@@ -338,17 +382,47 @@ def _fixed_load(placement: Placement, weights: Ints | None = None) -> Ints:
     return placement.cluster.load(fixed_replicas, weights)
 
 
-def disk_weights(cluster: ClusterArrays, roles: Roles) -> Weights | None:
-    """Return each broker's disks relative to the largest.
+# -- by disk
 
-    None where they differ by less than 1 %, or where the size of one is not known.
+
+def has_equal_shares(cluster: ClusterArrays, roles: Roles) -> bool:
+    """Return whether a fair share is the same for all brokers that share."""
+    weights = cluster.weights(roles.sharing)[roles.sharing]
+    return not len(weights) or bool((weights == weights[0]).all())
+
+
+def replica_costs(cluster: ClusterArrays, roles: Roles) -> Ints:
+    """Return what a replica weighs on each broker: 100 / 100 on the largest, 400 on one with a
+    fourth of its disks.
+
+    The sum of replicas x replicas x cost is least where counts are as even as can be.
     """
-    disks = cluster.disk_bytes[roles.sharing]
-    if not len(disks) or disks.min() == 0:
+    weights = cluster.weights(roles.sharing)
+    largest = int(weights[roles.sharing].max(initial=1))
+    costs = np.rint(largest / weights * _COST_UNIT).astype(np.int64)
+    return np.where(roles.sharing, costs, _COST_UNIT)
+
+
+def uneven_counts(cluster: ClusterArrays, roles: Roles, counts: Ints) -> int:
+    """Return how uneven replicas per broker are: the smaller, the more even."""
+    costs = replica_costs(cluster, roles)[roles.sharing].tolist()
+    pairs = zip(counts[roles.sharing].tolist(), costs, strict=True)
+    return sum(count * count * cost for count, cost in pairs)
+
+
+def replica_weights(cluster: ClusterArrays, roles: Roles) -> ReplicaWeights | None:
+    """Return the weights of shares of replicas; None where all shares are the same."""
+    if has_equal_shares(cluster, roles):
         return None
-    if disks.max() - disks.min() <= disks.max() // 100:
+    return ReplicaWeights(replica_costs(cluster, roles))
+
+
+def byte_weights(cluster: ClusterArrays, roles: Roles) -> ByteWeights | None:
+    """Return the weights of shares of bytes; None where all shares are the same."""
+    if has_equal_shares(cluster, roles):
         return None
-    return np.where(roles.sharing, cluster.disk_bytes / disks.max(), 1.0)
+    weights = cluster.weights(roles.sharing)
+    return ByteWeights(np.where(roles.sharing, weights / weights[roles.sharing].max(), 1.0))
 
 
 # -- topics

@@ -47,7 +47,7 @@ import numpy as np
 from counterpoise.errors import RefusedError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
-from counterpoise.model.evenness import ByteBand
+from counterpoise.model.evenness import ByteBand, is_worse
 from counterpoise.model.plan import Deferred, LowerBound, MoveReason
 from counterpoise.model.racks import spread_bounds
 from counterpoise.model.request import Goal, PlanRequest
@@ -58,6 +58,8 @@ from counterpoise.planning.fair_shares import (
     count_targets,
     fill,
     fill_racks,
+    has_equal_shares,
+    replica_weights,
     traffic_band,
 )
 from counterpoise.planning.placement import Placement, Roles
@@ -403,6 +405,23 @@ class PlanningResult:
         """Return replicas per broker if nothing had to be left alone: as even as racks allow."""
         return self.by_broker(_ideal_counts)
 
+    @property
+    def has_equal_shares(self) -> bool:
+        """Return whether the fair share is the same for all brokers, and does not follow disks."""
+        return has_equal_shares(self.cluster, self.roles)
+
+    def is_less_even(self, counts: Ints, best: Ints) -> bool:
+        """Return whether replicas per broker are clearly less even than the best ones."""
+        sharing = self.roles.sharing
+        return is_worse(counts[sharing], best[sharing], by_disk=not self.has_equal_shares)
+
+    @property
+    def most_leaders(self) -> Ints:
+        """Return how many partitions each broker can lead at most: no more than it is to hold."""
+        if self.goal.evens_replicas and not self.has_equal_shares:
+            return self.best_counts
+        return np.full(self.cluster.broker_count, UNBOUNDED)
+
     @cached_property
     def band(self) -> ByteBand:
         percent = self.request.policy.bytes_tolerance_percent
@@ -520,7 +539,7 @@ def _even_leader_counts(result: PlanningResult) -> Ints:
     if not len(fixed):
         return fixed
     total = int(fixed.sum() + is_free.sum())
-    return fill(total, fixed, np.full(len(fixed), UNBOUNDED), fixed)
+    return fill(total, fixed, result.most_leaders[roles.leading], fixed)
 
 
 def as_range(values: Ints) -> str:
@@ -543,7 +562,8 @@ def _ideal_counts(result: PlanningResult) -> Ints:
     return fill_racks(
         loads=counts,
         lower=np.where(sharing, 0, counts),
-        upper=np.where(sharing, UNBOUNDED, counts),
+        upper=np.where(sharing, result.cluster.partition_count, counts),
         racks=result.cluster.racks,
         rack_bounds=spread_bounds(result.after.replica_counts, everything, one_each, rack_sizes),
+        weights=replica_weights(result.cluster, result.roles),
     )

@@ -144,14 +144,15 @@ def _balance(
         since=since,
         until=until,
         disk_bytes=_disk_bytes(known, latest_id),
+        broker_weight=known.installation.cluster(known.cluster).policy.balance.broker_weight,
         kept_empty=known.kept_empty,
         closed=known.closed,
     )
 
 
 def _disk_bytes(known: KnownOfCluster, snapshot_id: str) -> dict[int, int]:
-    """Return the disk sizes of the brokers that told them, for a fair share of bytes; {} where the
-    policy does not ask for one, or where the snapshot was thinned out.
+    """Return the disk sizes of the brokers that told them, for fair shares; {} where the policy
+    does not ask for one, or where the snapshot was thinned out.
     """
     installation, cluster = known.installation, known.cluster
     if installation.cluster(cluster).policy.proposals.uneven_percent is None:

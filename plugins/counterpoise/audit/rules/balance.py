@@ -30,11 +30,19 @@ from counterpoise.audit.rule import (
 )
 from counterpoise.audit.unavailable_data import LOG_DIRS, causes_of
 from counterpoise.model import subjects
+from counterpoise.model.columns import Ints
 from counterpoise.model.constraints import matching
-from counterpoise.model.evenness import Evenness, best_max_minus_min, evenness, share_not_preferred
+from counterpoise.model.evenness import (
+    Evenness,
+    best_max_minus_min,
+    evenness,
+    scaled_to_equal_shares,
+    share_not_preferred,
+)
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
+from counterpoise.model.tables import rows_of
 from counterpoise.model.words import list_brokers, pluralize, verb
 from counterpoise.units import format_bytes, format_moment, format_rate
 
@@ -241,11 +249,12 @@ def replicas_uneven(
 ) -> Iterator[CheckResult]:
     broker_ids = _brokers_with_replicas(facts)
     replicas = per_broker(facts.snapshot.replicas["broker_id"], broker_ids)
-    spread = evenness(replicas)
+    weights = _weights(facts, broker_ids)
+    spread = evenness(scaled_to_equal_shares(replicas, weights))
     if _are_replicas_uneven(spread, most_percent_of_mean, least_max_minus_min):
         yield CheckResult(
             subjects.CLUSTER,
-            f"replicas per broker: {_spread_in_words(spread)}",
+            f"replicas per broker{_by_share(weights)}: {_spread_in_words(spread)}",
             _broker_table(facts, ("replicas",), broker_ids, replicas),
             plan=WantedPlan(Goal.REBALANCE),
         )
@@ -282,13 +291,15 @@ def bytes_uneven(
             causes=causes_of(facts, LOG_DIRS, brokers),
         )
         return
-    spread = evenness(held_bytes)
+    weights = _weights(facts, broker_ids)
+    spread = evenness(scaled_to_equal_shares(held_bytes, weights))
     is_large = spread.max_minus_min >= least_gigabytes * 10**9
     if is_large and _exceeds_mean(spread, most_percent_of_mean):
         yield CheckResult(
             subjects.CLUSTER,
-            f"bytes per broker: {format_bytes(spread.minimum)} to {format_bytes(spread.maximum)}, "
-            f"the fullest {spread.max_over_mean:.2f} times the mean",
+            f"bytes per broker{_by_share(weights)}: {format_bytes(spread.minimum)} to "
+            f"{format_bytes(spread.maximum)}, the fullest {spread.max_over_mean:.2f} times the "
+            "mean",
             _broker_table(facts, ("bytes",), broker_ids, list(map(format_bytes, held_bytes))),
             plan=WantedPlan(Goal.REBALANCE),
         )
@@ -346,6 +357,17 @@ def _brokers_with_replicas(facts: AuditFacts) -> tuple[int, ...]:
     """Return the live brokers that hold a replica, by id."""
     idle = set(facts.snapshot.idle_broker_ids)
     return tuple(broker_id for broker_id in facts.snapshot.live_broker_ids if broker_id not in idle)
+
+
+def _weights(facts: AuditFacts, broker_ids: Sequence[int]) -> Ints:
+    """Return the weight of each broker's share: by disk where disks differ."""
+    disks = dict(rows_of(facts.snapshot.brokers, "broker_id", "disk_total_bytes"))
+    disk_bytes = [disks.get(broker_id) or 0 for broker_id in broker_ids]
+    return facts.policy.balance.broker_weight.weights_of(broker_ids, disk_bytes)
+
+
+def _by_share(weights: Ints) -> str:
+    return ", as if all shares were equal" if len(set(weights.tolist())) > 1 else ""
 
 
 def _exceeds_mean(spread: Evenness, max_percent_of_mean: int) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 
 from counterpoise.errors import InputError
 from counterpoise.model.columns import NOBODY, Flags, Ints
-from counterpoise.model.evenness import ByteBand, highest_share, is_worse
+from counterpoise.model.evenness import ByteBand, highest_share
 from counterpoise.model.plan import LowerBound
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import verb
@@ -31,6 +31,8 @@ from counterpoise.planning.fair_shares import (
     TopicShares,
     byte_band,
     count_targets,
+    has_equal_shares,
+    uneven_counts,
 )
 from counterpoise.planning.goals.lower_bounds import evening_bound, reached_bound
 from counterpoise.planning.placement import Placement, Roles
@@ -101,14 +103,15 @@ class EveningGoal(PlanningGoal):
 
     def _may_be_better(self, placement: Placement, roles: Roles) -> bool:
         """Return whether racks or counts are worse than their bounds."""
-        counts = placement.counts[roles.sharing]
+        cluster = placement.cluster
         if placement.rack_moves(roles.staying).any():
             return True
-        if int(np.ptp(counts)) <= 1:
+        if _are_within_one(placement, roles):
             return False
-        start = Placement.of(placement.cluster)
-        best = count_targets(start, roles, self.max_counts(start, roles))[roles.sharing]
-        return int((counts * counts).sum()) > int((best * best).sum())
+        start = Placement.of(cluster)
+        best = count_targets(start, roles, self.max_counts(start, roles))
+        reached = uneven_counts(cluster, roles, placement.counts)
+        return reached > uneven_counts(cluster, roles, best)
 
     def topic_limits(self, placement: Placement, roles: Roles, request: PlanRequest) -> Ints:
         """Return the most replicas of each topic that a broker may hold in the end.
@@ -132,7 +135,7 @@ class EveningGoal(PlanningGoal):
                 placement.reset_to(before)
                 return
             reached = unevenness
-            if not unevenness[0] and int(np.ptp(placement.counts[roles.sharing])) <= 1:
+            if not unevenness[0] and _are_within_one(placement, roles):
                 return
 
     def bounds(self, result: PlanningResult) -> tuple[LowerBound, LowerBound | None]:
@@ -142,10 +145,10 @@ class EveningGoal(PlanningGoal):
         return reached, needed if is_more else None
 
     def reason(self, result: PlanningResult) -> str:
-        sharing = result.roles.sharing
-        counts, best = result.after.counts[sharing], result.ideal_counts[sharing]
-        facts = f"leaders {result.leaders_per_broker} and replicas {as_range(counts)} per broker"
-        if not is_worse(counts, best) and not len(result.out_of_band):
+        counts = result.after.counts
+        replicas = as_range(counts[result.roles.sharing])
+        facts = f"leaders {result.leaders_per_broker} and replicas {replicas} per broker"
+        if not result.is_less_even(counts, result.ideal_counts) and not len(result.out_of_band):
             percent = result.request.policy.bytes_tolerance_percent
             balanced = f"already balanced: {facts}, bytes within {percent} % of the fair share"
             return f"{balanced}{_traffic_in_words(result)}"
@@ -206,7 +209,7 @@ class AddBrokers(EveningGoal):
         return roles.but(sources=roles.sources & brokers)
 
     def max_counts(self, placement: Placement, roles: Roles) -> Ints:
-        """Return what is fair for each broker: the mean of its rack, rounded up.
+        """Return what is fair for each broker: its share, the mean of its rack say, rounded up.
 
         A goal that cannot cure all racks may need more of a broker than is most even once they are
         as good as can be, which is known exactly in small clusters. New brokers stop here even
@@ -216,6 +219,7 @@ class AddBrokers(EveningGoal):
         if placement.is_small():
             even = np.maximum(even, best_counts(placement, roles))
         has_peer_with_one_more = np.isin(even + 1, even[roles.sharing])
+        has_peer_with_one_more &= has_equal_shares(placement.cluster, roles)
         return np.minimum(even + has_peer_with_one_more, placement.cluster.max_counts)
 
 
@@ -234,6 +238,11 @@ def even_out(placement: Placement, roles: Roles, request: PlanRequest, max_count
 
 def _unevenness(placement: Placement, roles: Roles) -> _Unevenness:
     """Return racks first, then counts."""
-    counts = placement.counts[roles.sharing].tolist()
     racks = int(placement.rack_moves(roles.staying).sum())
-    return racks, sum(count * count for count in counts)
+    return racks, uneven_counts(placement.cluster, roles, placement.counts)
+
+
+def _are_within_one(placement: Placement, roles: Roles) -> bool:
+    """Return whether all brokers hold the same number of replicas, or one more, as they should."""
+    counts = placement.counts[roles.sharing]
+    return int(np.ptp(counts)) <= 1 and has_equal_shares(placement.cluster, roles)

@@ -35,6 +35,7 @@ Why no plan does with less:
   more.
 - Leaders. Partitions whose leader has to stay are fixed; the others are filled on top. With nothing
   fixed that is the mean, rounded down and up.
+- Broker sets. What stands outside of its set leaves its broker, and is part of what arrives.
 - Racks. Each copy takes one replica from a rack to another.
 
 A plan below these bounds stopped before the goal was reached; `reached_bound` is for what it does.
@@ -48,7 +49,14 @@ import numpy as np
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.plan import LowerBound
 from counterpoise.model.racks import RackBounds, spread_bounds
-from counterpoise.planning.fair_shares import Weights, disk_weights, fill_racks
+from counterpoise.planning.fair_shares import (
+    Weights,
+    byte_weights,
+    fill_racks,
+    has_equal_shares,
+    replica_weights,
+    uneven_counts,
+)
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.planning_result import PlanningResult, min_leader_range
 
@@ -66,10 +74,11 @@ def reached_bound(result: PlanningResult, needed: LowerBound) -> LowerBound:
         known_bytes = 0 if len(result.out_of_band) else needed.bytes
         copied_bytes = max(after.bound.bytes, known_bytes)
         return replace(needed, replicas=after.bound.replicas, bytes=copied_bytes)
-    sharing = result.roles.sharing
-    best, counts = result.best_counts[sharing], after.counts[sharing]
-    sizes = result.cluster.size_bytes
-    is_even = int((counts * counts).sum()) <= int((best * best).sum())
+    cluster, roles, sizes = result.cluster, result.roles, result.cluster.size_bytes
+    reached, best = (
+        uneven_counts(cluster, roles, counts) for counts in (after.counts, result.best_counts)
+    )
+    is_even = reached <= best
     more_counts = int(np.maximum(0, after.counts - before.counts).sum())
     more_bytes = int(np.maximum(0, after.bytes_held - before.bytes_held).sum())
     racks_gained = _rack_moves(result, before) - _rack_moves(result, after)
@@ -103,10 +112,15 @@ def _evening_bound(result: PlanningResult) -> LowerBound:
     """Return the bounds of one broker set: of counts and bytes, or of rack cures."""
     cures = _rack_moves(result, result.before)
     sizes, percent = result.cluster.size_bytes, result.request.policy.bytes_tolerance_percent
-    weights = disk_weights(result.cluster, result.roles)
+    of_replicas = replica_weights(result.cluster, result.roles)
+    of_bytes = byte_weights(result.cluster, result.roles)
+    needed = _units_to_copy(result, np.ones_like(sizes), of_replicas, 0)
+    needed_bytes = _units_to_copy(result, sizes, of_bytes, percent)
+    outside = np.minimum(result.before.count_on(result.roles.leaving), result.free_destinations)
+    outside *= result.cluster.may_change
     return LowerBound(
-        replicas=max(int(cures.sum()), _units_to_copy(result, np.ones_like(sizes), None, 0)),
-        bytes=max(int((cures * sizes).sum()), _units_to_copy(result, sizes, weights, percent)),
+        replicas=max(int(cures.sum()), int(outside.sum()), needed),
+        bytes=max(int((cures * sizes).sum()), int((outside * sizes).sum()), needed_bytes),
         leaders_max_minus_min=min_leader_range(result),
     )
 
@@ -125,8 +139,10 @@ def _units_to_copy(
     can_move = cluster.may_change & (free_destinations > 0)
     loads = cluster.load(before.replicas, units)
     movable = cluster.load(np.where(can_move[:, None], before.replicas, NOBODY), units)
-    lower = np.where(roles.sharing & roles.sources, loads - movable, loads)
-    upper = np.where(roles.sharing, loads - movable + int(units[can_move].sum()), loads)
+    kept = loads - movable
+    lower = np.where((roles.sharing & roles.sources) | roles.leaving, kept, loads)
+    upper = np.where(roles.leaving, kept, loads)
+    upper = np.where(roles.sharing, kept + int(units[can_move].sum()), upper)
     missing = []
     for rack_bounds in _possible_rack_bounds(result, units, can_move):
         shares = fill_racks(
@@ -151,6 +167,7 @@ def _missing_units(
     cluster, roles = result.cluster, result.roles
     lowest = shares - shares * tolerance_percent // 100
     has_no_leftover = not tolerance_percent and (per_rack or shares.sum() == loads.sum())
+    has_no_leftover &= has_equal_shares(cluster, roles)
     round_up = _has_peer_with_one_more(result, shares) if has_no_leftover else 1
     rounded_up = shares + round_up
     highest = rounded_up + rounded_up * tolerance_percent // 100
@@ -185,18 +202,24 @@ def _possible_rack_bounds(
 ) -> Iterator[RackBounds]:
     """Yield the least and the most units per rack: where stacked partitions stay, and where not.
 
-    Partitions with a replica that cannot leave its broker are treated like stacked ones.
+    Partitions with a replica that cannot leave its broker are treated like stacked ones. Those with
+    one that has to leave it, for its broker set, may stand on any rack.
     """
     before, counts = result.before, result.before.replica_counts
     rack_sizes = result.cluster.rack_sizes(result.roles.staying)
-    is_bound = ~np.append(result.roles.sharing, True)[before.replicas].all(axis=1)
+    roles = result.roles
+    is_bound = ~np.append(roles.sharing | roles.leaving, True)[before.replicas].all(axis=1)
+    is_going = can_move & ~is_bound & (before.count_on(roles.leaving) > 0)
     is_spread = before.rack_moves(result.roles.staying) == 0
-    is_regular = can_move & is_spread & ~is_bound
-    is_uncertain = can_move & ~is_regular
+    is_regular = can_move & is_spread & ~is_bound & ~is_going
+    is_uncertain = can_move & ~is_regular & ~is_going
     regular_low, regular_high = spread_bounds(counts, is_regular, units, rack_sizes)
     spread_low, spread_high = spread_bounds(counts, is_uncertain & ~is_bound, units, rack_sizes)
     fixed = _units_per_rack(before, ~can_move, units, len(rack_sizes))
     lowest, highest = fixed + regular_low, fixed + regular_high
+    for factor in np.unique(counts[is_going]).tolist():
+        going_units = int(units[is_going & (counts == factor)].sum())
+        highest = highest + np.minimum(rack_sizes, factor) * going_units
     if not is_uncertain.any():
         yield RackBounds(lowest, highest)
         return

@@ -47,7 +47,13 @@ from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.fair_shares import TopicShares, byte_band, giants_in_bytes, traffic_band
+from counterpoise.planning.fair_shares import (
+    TopicShares,
+    byte_band,
+    giants_in_bytes,
+    replica_costs,
+    traffic_band,
+)
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.exchanges import AIM_PERCENT, MAX_PARTNERS, min_gain_of
 
@@ -192,6 +198,7 @@ class Search:
     held_by: list[Ints]  # partitions that may move, per broker, smallest first
     is_pinned: Flags  # per partition: too large to go anywhere else
     factors: Ints  # replicas per partition
+    replica_costs: Ints  # per broker
     gains: dict[int, int] = field(default_factory=dict)
     work: int = 0
 
@@ -226,6 +233,7 @@ class Search:
             held_by=held_by,
             is_pinned=giants_in_bytes(placement, roles, percent),
             factors=placement.replica_counts,
+            replica_costs=replica_costs(cluster, roles),
         )
 
     @property
@@ -582,10 +590,13 @@ class Search:
     def _may_move_one(self, source: int, destination: int, by: int) -> bool:
         """Return whether one replica may go where none comes back: the source has so many more.
 
-        By 2, counts get more even; by 1 they stay so, for one replica more that is copied.
+        By 2, counts get more even; by 1 they stay so, for one replica more that is copied. Where
+        disks differ, what counts is the cost of the replica on both.
         """
         counts, max_counts = self.placement.counts, self.placement.cluster.max_counts
-        is_fuller = counts[source] >= counts[destination] + by
+        given = (2 * counts[source] - 1) * self.replica_costs[source]
+        received = (2 * counts[destination] + 1) * self.replica_costs[destination]
+        is_fuller = given > received if by > 1 else given >= received
         return bool(is_fuller and counts[destination] < max_counts[destination])
 
     def _choices(self, partitions: Ints, source: int, destination: int) -> _Choices:

@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.planning.fair_shares import byte_band, count_targets
+from counterpoise.planning.fair_shares import byte_band, count_targets, replica_costs
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.free_replicas import (
     BYTES_FIRST,
@@ -283,6 +283,7 @@ class _Brokers:
     by_rack: list[list[int]]  # those that may receive replicas
     racks: list[int]
     counts: list[int]
+    costs: list[int]  # of one replica, in hundredths of that on the largest broker
     over_fair: list[int]  # bytes held, less the fair share of all bytes
     room: list[int]
     max_counts: list[int]
@@ -299,6 +300,7 @@ class _Brokers:
             by_rack=by_rack,
             racks=racks.tolist(),
             counts=placement.counts.tolist(),
+            costs=replica_costs(placement.cluster, roles).tolist(),
             over_fair=(placement.bytes_held - fair_bytes).tolist(),
             room=placement.room.tolist(),
             max_counts=placement.cluster.max_counts.tolist(),
@@ -382,9 +384,10 @@ class _TopicRanking:
             level = 1
         else:
             level = 2 + count - highest
+        cost = (2 * brokers.counts[broker] + 1) * brokers.costs[broker]
         if self.bytes_first:
-            return level, brokers.over_fair[broker], brokers.counts[broker], broker
-        return level, brokers.counts[broker], brokers.over_fair[broker], broker
+            return level, brokers.over_fair[broker], cost, broker
+        return level, cost, brokers.over_fair[broker], broker
 
     def update(self, brokers: _Brokers, entry: _Entry) -> None:
         """Move a broker that has just received a replica to its new place."""

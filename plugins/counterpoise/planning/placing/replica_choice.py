@@ -23,7 +23,8 @@ The flow of least cost:
         a replica that finds no other place than on a broker that leaves
         racks    k for the partition's replica number k + 1 in a rack: as even as can be
         limits   + for each replica above the most that a broker may hold
-        counts   2k + 1 for the broker's replica number k + 1: the sum of these is the square of k
+        counts   2k + 1 for the broker's replica number k + 1: the sum of these is the square of k;
+                 where disks differ, its place among the costs of all (`unit_costs`)
         topics   + for each replica above the limit of its topic
         bytes    size of the replica, where it is copied
         topics   k for the broker's replica number k + 1 of the topic
@@ -50,6 +51,7 @@ import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints, count_within
 from counterpoise.planning.arrays import UNBOUNDED
+from counterpoise.planning.fair_shares import replica_costs
 from counterpoise.planning.placement import Placement, Roles
 
 _COST_BITS = 61
@@ -166,6 +168,19 @@ class ReplicaChoice:
         racks = self.start.cluster.racks
         return np.asarray(racks == np.arange(int(racks.max(initial=-1)) + 1)[:, None], np.int64)
 
+    def unit_costs(self, brokers: Ints, counts: Ints) -> Ints:
+        """Return what the replica after so many others costs each broker.
+
+        (2 x count + 1) x (largest disks / own disks), as its place in the order of all costs: the
+        choices of least cost are the same, since they are a matroid's (`small`).
+        """
+        costs = (2 * counts + 1) * self.replica_costs[brokers]
+        return np.asarray(np.unique(costs, return_inverse=True)[1])
+
+    @cached_property
+    def replica_costs(self) -> Ints:
+        return replica_costs(self.start.cluster, self.roles)
+
     @cached_property
     def rack_rooms(self) -> Ints:
         """Return, per partition and rack, how many of its replicas may be there."""
@@ -248,7 +263,9 @@ class _Weights:
         copies = 2 * brokers * int(np.bincount(cluster.topic_numbers).max(initial=1))
         above = copies * (partitions + 1)  # for sizes of one unit
         counts = above * (2 * brokers if has_limits else 1)
-        limits = counts * (2 * max_count + 3)
+        is_equal = bool((choice.replica_costs == choice.replica_costs[:1]).all())
+        unit_costs = (max_count + 1) * (1 if is_equal else brokers)  # so many different ones
+        limits = counts * (unit_costs + 3)
         racks = limits * 3
         highest_stack = int(choice.factors.max(initial=1))
         unplaced = racks * highest_stack * (partitions + 1) if choice.may_lack_place else racks
@@ -394,7 +411,7 @@ def _count_arcs(choice: ReplicaChoice, network: _Network, weights: _Weights) -> 
     allowed = np.maximum(choice.max_counts, now) - fixed
     brokers = np.repeat(np.arange(cluster.broker_count), capacities)
     units = count_within(capacities)
-    costs = (2 * (fixed[brokers] + units) + 1) * weights.counts
+    costs = choice.unit_costs(brokers, fixed[brokers] + units) * weights.counts
     costs += (units >= allowed[brokers]) * weights.limits
     costs = np.where(choice.roles.leaving[brokers], weights.unplaced, costs)
     return _arcs(brokers, network.sink, 1, costs)

@@ -292,7 +292,10 @@ class _Program:
 
     def _add_counts(self) -> None:
         counts = self._flow.sum(axis=0).tolist()
-        squares = self._choice.counts_of(self._flow).tolist()
+        held = self._choice.counts_of(self._flow)
+        brokers = np.arange(len(held))
+        costs = self._choice.unit_costs(np.tile(brokers, 2), np.concatenate([held, held - 1]))
+        gained, lost = costs[: len(held)].tolist(), costs[len(held) :].tolist()
         limits = self._choice.max_counts - self._choice.fixed_counts
         limits = np.maximum(limits, self._flow.sum(axis=0)).tolist()
         changes = []
@@ -305,7 +308,7 @@ class _Program:
             self._model.add(replicas == count + more - fewer)
             self._model.add(replicas <= limits[broker])
             self._model.add(more + fewer <= 1)
-            changes.append(more * (2 * squares[broker] + 1) - fewer * (2 * squares[broker] - 1))
+            changes.append(more * gained[broker] - fewer * lost[broker])
         self._model.add(sum(changes) <= 0)
 
     def add_band(self, band: ByteBand) -> "cp_model.LinearExprT":

@@ -32,7 +32,7 @@ import numpy as np
 from counterpoise.model.columns import Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.fair_shares import TopicShares, Weights, fill
+from counterpoise.planning.fair_shares import ByteWeights, TopicShares, fill
 from counterpoise.planning.placement import Placement, Replicas, Roles
 from counterpoise.planning.placing.transfers import (
     TopicQuotas,
@@ -209,12 +209,12 @@ def _missing_bytes(
     return even - bytes_held
 
 
-def _weights_of(fair_shares: Ints) -> Weights | None:
+def _weights_of(fair_shares: Ints) -> ByteWeights | None:
     """Return fair shares as weights for `fill`; None where nothing is to be shared."""
     largest = int(fair_shares.max(initial=0))
     if not largest:
         return None
-    return np.maximum(fair_shares / largest, _MIN_WEIGHT)
+    return ByteWeights(np.maximum(fair_shares / largest, _MIN_WEIGHT))
 
 
 # -- who gets them
