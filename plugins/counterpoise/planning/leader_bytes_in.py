@@ -34,6 +34,7 @@ from counterpoise.planning.placing.exchanges import (
     min_gain_of,
     sample_by_rate,
 )
+from counterpoise.planning.small_leader_traffic import MAX_PARTITIONS, nearest_to_band
 
 _MAX_COST: Final = 15  # of two new leaders is below it, and above its negative
 
@@ -107,6 +108,8 @@ def even_leader_traffic(candidates: Candidates, leaders: Ints, tolerance_percent
     band, eligible = ByteBand.around(fair, tolerance_percent), candidates.is_eligible
     if not band.bytes_outside(loads)[eligible].any():
         return leaders
+    if len(candidates.free_partitions) <= MAX_PARTITIONS:
+        return nearest_to_band(candidates, leaders, band)
     aim = band.narrowed(AIM_PERCENT)
     search = _Banded.of(candidates, leaders, band=aim)
     improve_worst(eligible, lambda: aim.bytes_outside(search.loads), search.exchange)

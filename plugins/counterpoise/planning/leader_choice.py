@@ -82,6 +82,8 @@ def _with_even_traffic(candidates: Candidates, leaders: Ints, tolerance_percent:
         if (evened == leaders)[candidates.is_free].all():
             break
         leaders = even_topics(candidates, evened)
+        if (leaders == evened)[candidates.is_free].all():
+            break
     return leaders
 
 

@@ -31,6 +31,7 @@ than that, or than a ten-thousandth of what is outside, is not worth a copy.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import mul
 from typing import TYPE_CHECKING, Final
 
@@ -228,6 +229,8 @@ class _Program:
             [self._cells.get((row, broker), is_fixed) for broker, is_fixed in enumerate(fixed)]
             for row, fixed in enumerate(choice.must_stand.astype(np.int64).tolist())
         ]
+        # What other variables are where replicas stand as a hint says: with it the hint is whole.
+        self._derived: list[tuple[cp_model.IntVar, Callable[[Flags], int]]] = []
         self._unit = max(1, int(choice.sizes.max(initial=0)) >> _SIZE_BITS)
         self._sizes: list[int] = (-(-choice.sizes // self._unit)).tolist()
         self._add_racks()
@@ -259,23 +262,27 @@ class _Program:
                 self._model.add(variables[broker] == 0)
             of_row: list[cp_model.LinearExprT] = []
             for brokers in brokers_of_rack:
-                in_this_rack = [variables[broker] for broker in brokers]
-                of_row += self._pairs(in_this_rack, factors[row], int(limits[row]))
+                of_row += self._pairs(row, brokers, int(limits[row]))
             self._model.add(sum(of_row) <= int(limits[row]))
             all_pairs += of_row
         if not is_each_best:
             self._model.add(sum(all_pairs) <= int(pairs.sum()))
 
-    def _pairs(
-        self, in_rack: "Sequence[cp_model.IntVar | int]", factor: int, limit: int
-    ) -> "list[cp_model.LinearExprT]":
-        """Return terms whose sum is at least the pairs among the replicas in a rack.
+    def _pairs(self, row: int, brokers: list[int], limit: int) -> "list[cp_model.LinearExprT]":
+        """Return terms whose sum is at least the pairs among the replicas of a row in a rack.
 
         The replica number k + 1 in a rack makes k pairs more.
         """
-        highest = min(len(in_rack), factor)
-        further = [self._model.new_bool_var("") for pairs in range(1, highest) if pairs <= limit]
-        self._model.add(sum(in_rack) <= 1 + sum(further))
+        highest = min(len(brokers), int(self._flow[row].sum()), limit + 1)
+        further = [self._model.new_bool_var("") for _ in range(1, highest)]
+        in_rack = sum(self._variables[row][broker] for broker in brokers)
+        self._model.add(in_rack <= 1 + sum(further))
+        for pairs, variable in enumerate(further, start=1):
+
+            def is_needed(chosen: Flags, pairs: int = pairs) -> int:
+                return int(chosen[row, brokers].sum() > pairs)
+
+            self._derived.append((variable, is_needed))
         return [pairs * variable for pairs, variable in enumerate(further, start=1)]
 
     def _add_topics(self) -> None:
@@ -306,10 +313,20 @@ class _Program:
                 continue
             more, fewer = self._model.new_bool_var(""), self._model.new_bool_var("")
             self._model.add(replicas == count + more - fewer)
+            self._derived.append((more, partial(self._is_more, broker=broker, count=count)))
+            self._derived.append((fewer, partial(self._is_fewer, broker=broker, count=count)))
             self._model.add(replicas <= limits[broker])
             self._model.add(more + fewer <= 1)
             changes.append(more * gained[broker] - fewer * lost[broker])
         self._model.add(sum(changes) <= 0)
+
+    @staticmethod
+    def _is_more(chosen: Flags, broker: int, count: int) -> int:
+        return int(chosen[:, broker].sum() > count)
+
+    @staticmethod
+    def _is_fewer(chosen: Flags, broker: int, count: int) -> int:
+        return int(chosen[:, broker].sum() < count)
 
     def add_band(self, band: ByteBand) -> "cp_model.LinearExprT":
         """Add the bytes outside the band, and the room on disks; return their sum."""
@@ -326,12 +343,28 @@ class _Program:
             bytes_off = self._model.new_int_var(0, max_bytes_off, "")
             self._model.add(bytes_held - bytes_off <= int(highest[broker]))
             self._model.add(bytes_held + bytes_off >= int(lowest[broker]))
+            self._derived.append(
+                (
+                    bytes_off,
+                    partial(
+                        self._bytes_off,
+                        broker=broker,
+                        fixed=int(fixed[broker]),
+                        lowest=int(lowest[broker]),
+                        highest=int(highest[broker]),
+                    ),
+                )
+            )
             outside.append(bytes_off)
             new_sizes = [
                 0 if row[broker] else size for row, size in zip(stands, self._sizes, strict=True)
             ]
             self._model.add(sum(map(mul, replicas, new_sizes)) <= int(room[broker]))
         return sum(outside)
+
+    def _bytes_off(self, chosen: Flags, broker: int, fixed: int, lowest: int, highest: int) -> int:
+        held = int(np.array(self._sizes) @ chosen[:, broker]) + fixed
+        return max(0, held - highest, lowest - held)
 
     @property
     def rounding(self) -> int:
@@ -367,6 +400,8 @@ class _Program:
         self._model.clear_hints()  # type: ignore[no-untyped-call]  # ortools types all but this
         for (row, broker), variable in self._cells.items():
             self._model.add_hint(variable, bool(hint[row, broker]))
+        for derived, value_with in self._derived:
+            self._model.add_hint(derived, value_with(hint))
         self._model.minimize(objective)
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
