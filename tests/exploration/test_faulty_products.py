@@ -13,7 +13,7 @@ from counterpoise.execution.commands import Throttle
 from counterpoise.execution.observation import MoveState, Observation
 from counterpoise.execution.throttling import pending_restores
 from counterpoise.execution.throttling.restore import keys_to_own
-from counterpoise.ledger import run_states
+from counterpoise.ledger import rows as run_states
 from counterpoise.model.kafka import Reassignment
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TRANSITIONS, UNDER_WAY_STATES, OwnedKey, Run, RunState

@@ -40,19 +40,12 @@ ROWS: Final[Rows] = {
             "text": "no bootstrap address answered",
         }
     ],
-    "plans": [
-        {
-            "fingerprint": PLAN,
-            "cluster": CLUSTER,
-            "plan_uri": "plans/" + "5e" * 32 + ".json",
-            "recorded_at": AT,
-        }
-    ],
     "runs": [
         {
             "run_id": RUN,
             "cluster": CLUSTER,
             "fingerprint": PLAN,
+            "plan_uri": "plans/" + "5e" * 32 + ".json",
             "state": "halted",
             "reason": "cancelled by carol: the wrong night\n'quoted', 100 %",
             "requested_by": "airflow:alice",
@@ -117,7 +110,6 @@ ROWS: Final[Rows] = {
             "done_at": None,
         },
     ],
-    "elections": [MOVE | {"attempts": 2}],
     "requests": [
         {
             "id": 1001,

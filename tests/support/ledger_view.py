@@ -24,8 +24,8 @@ import sqlalchemy as sa
 
 from counterpoise.execution import moves_in_flight, restore_pending
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
-from counterpoise.ledger import Journal, Ledger, Step, database_clock
-from counterpoise.ledger.run_states import set_state
+from counterpoise.ledger import Journal, Ledger, Step, database
+from counterpoise.ledger.rows import set_state
 from counterpoise.ledger.schema import metadata
 from counterpoise.model import run as model
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
@@ -47,7 +47,7 @@ _READ_BY_NO_DECISION: Final = {"events", "alembic_version", "questions"}
 TABLES: Final = tuple(table.name for table in metadata.sorted_tables)
 TABLES_OF_DECISIONS: Final = tuple(name for name in TABLES if name not in _READ_BY_NO_DECISION)
 # What grows with the moves of a run; deleted when the run counts no more.
-BULK_TABLES: Final = ("submitted", "elections", "owned_keys")
+BULK_TABLES: Final = ("submitted", "owned_keys")
 
 # Before and after each of these, a process may be killed at a point that has a name.
 NAMED_WRITES: Final = (
@@ -57,7 +57,6 @@ NAMED_WRITES: Final = (
     "keys_done",
     "submitting",
     "answered",
-    "electing",
     "update_progress",
     "event",
 )
@@ -65,7 +64,6 @@ NAMED_WRITES: Final = (
 STEP_WRITES: Final = (
     "answered",
     "change_state",
-    "electing",
     "event",
     "keys_answered",
     "keys_done",
@@ -510,13 +508,13 @@ def tell_time(ledger: Ledger, clock: Callable[[], datetime]) -> None:
 
 def let_all_databases_tell(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], datetime]) -> None:
     """Let the databases of all ledgers tell the time as the test does."""
-    monkeypatch.setattr(database_clock, "database_time", lambda _: clock().timestamp())
+    monkeypatch.setattr(database, "database_time", lambda _: clock().timestamp())
 
 
 def let_two_hours_pass(monkeypatch: pytest.MonkeyPatch) -> str:
     """Let the databases of ledgers that commands open be two hours ahead; return a time between."""
-    told = database_clock.database_time
-    monkeypatch.setattr(database_clock, "database_time", lambda by: told(by) + 2 * 3600)
+    told = database.database_time
+    monkeypatch.setattr(database, "database_time", lambda by: told(by) + 2 * 3600)
     return (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 
 

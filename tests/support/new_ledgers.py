@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from counterpoise.ledger import database, sqlite_file
+from counterpoise.ledger import database
 
 _migrate = database._migrate
 
@@ -52,7 +52,7 @@ def real_migrations() -> Iterator[None]:
 
 def _make_or_migrate(engine: sa.Engine, where: str, file: Path | None) -> None:
     is_file = file is not None and engine.dialect.name == "sqlite"
-    if is_file and not sqlite_file.is_marked(file) and _is_made(engine):
+    if is_file and not database.is_marked(file) and _is_made(engine):
         return
     _migrate(engine, where, file)
 

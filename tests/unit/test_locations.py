@@ -8,7 +8,7 @@ import pytest
 
 from counterpoise.errors import CounterpoiseError, InputError, LedgerError
 from counterpoise.installation import now_utc, open_installation
-from counterpoise.ledger import Ledger, database_clock
+from counterpoise.ledger import Ledger, database
 from counterpoise.settings import Locations
 
 URL = "postgresql+psycopg://me:hunter2@127.0.0.1:1/x?password=hunter3&sslmode=require"
@@ -75,8 +75,8 @@ def test_nothing_is_asked_before_it_is_needed() -> None:
 def test_a_ledger_goes_by_the_clock_of_its_database(
     ledger_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = database_clock.database_time
-    monkeypatch.setattr(database_clock, "database_time", lambda by: told(by) + 3600)
+    told = database.database_time
+    monkeypatch.setattr(database, "database_time", lambda by: told(by) + 3600)
     with open_installation(environment={"COUNTERPOISE_LEDGER": ledger_url}) as installation:
         ahead = installation.ledger.now() - now_utc()
     assert timedelta(minutes=55) < ahead < timedelta(minutes=65)

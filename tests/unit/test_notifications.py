@@ -9,7 +9,7 @@ import pytest
 
 from counterpoise import notifications
 from counterpoise.errors import ConfigurationError
-from counterpoise.ledger.journal import MAX_TRIES, NOTIFIED
+from counterpoise.ledger.ledger import MAX_TRIES, NOTIFIED
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
 from counterpoise.model.notification import Notification, NotificationEvent
 from counterpoise.model.policy import NotifyPolicy

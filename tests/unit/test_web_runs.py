@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from counterpoise.cli.common import who
 from counterpoise.cli.main import main
 from counterpoise.installation import open_installation
-from counterpoise.ledger import database_clock
+from counterpoise.ledger import database
 from counterpoise.model.control import Control
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
@@ -102,7 +102,7 @@ def test_a_run_that_nobody_drives_says_so_and_how_it_goes_on(
     observed_at = moving.run_progress().observed_at
     for seconds, is_driven in ((59, True), (60, False)):
         told = observed_at.timestamp() + seconds
-        monkeypatch.setattr(database_clock, "database_time", lambda _, told=told: told)
+        monkeypatch.setattr(database, "database_time", lambda _, told=told: told)
         page = oscar.get(f"/runs/{moving.run_id}").text
         assert ("Copied now" in page, "Time left" in page) == (is_driven, is_driven)
         since = "nobody drives this run since 2026-01-31 12:00 UTC: `counterpoise execute PLAN`"

@@ -46,7 +46,7 @@ from counterpoise.units import format_rate
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
     from counterpoise.ledger import Ledger, Step
-    from counterpoise.ledger.submitted import Unanswered
+    from counterpoise.ledger.rows import Unanswered
 
 OBSERVE_AGAIN_SECONDS: Final = 2.0  # while partitions move
 # While the last partitions move: short enough for Airflow's operator to stay in its worker.
@@ -249,7 +249,6 @@ class CommandExecutor:
         partitions = [move.topic_partition for move in moves]
         leaders = "leader" if len(moves) == 1 else "leaders"
         with step.together():
-            step.electing(partitions)
             self.record_event("electing", f"the preferred {leaders} of {_count(moves)}", step)
         try:
             results = self._admin.elect_preferred_leaders(partitions, deadline=step.deadline)

@@ -428,10 +428,9 @@ def _next_election(inputs: DecisionInputs) -> Command:
     to_elect = [move for move in done if not observation.has_planned_leader(move)]
     if not to_elect:
         return Finish()
-    attempts = observation.election_attempts
-    given_up = [
-        move for move in to_elect if attempts.get(move.topic_partition, 0) >= MAX_ELECTION_ATTEMPTS
-    ]
+    attempts = inputs.run_progress.election_attempts
+    tried = {move: attempts.get(str(move.topic_partition), 0) for move in to_elect}
+    given_up = [move for move, count in tried.items() if count >= MAX_ELECTION_ATTEMPTS]
     if given_up:
         names = [replica(move.topic_partition, move.replicas_after[0]) for move in given_up]
         in_vain = of(
@@ -449,7 +448,7 @@ def _next_election(inputs: DecisionInputs) -> Command:
         return Wait(of(Condition.LEADER_OUT_OF_SYNC, leaders))
     elected_now = electable[:MAX_ELECTIONS_PER_CALL]
     # Metadata may be a second behind: what was tried twice is tried again no sooner than that.
-    were_tried = any(move.topic_partition in attempts for move in elected_now)
+    were_tried = any(tried[move] > 1 for move in elected_now)
     return Elect(elected_now, is_last=len(electable) <= MAX_ELECTIONS_PER_CALL and not were_tried)
 
 

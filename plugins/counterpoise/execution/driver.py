@@ -30,7 +30,7 @@ from counterpoise.execution.command_executor import (
     READ_BACK_SECONDS,
     CommandExecutor,
 )
-from counterpoise.execution.commands import Command, Finish, Halt, Wait
+from counterpoise.execution.commands import Command, Elect, Finish, Halt, Wait
 from counterpoise.execution.conditions import (
     MAX_SUBJECTS,
     TABLE,
@@ -361,9 +361,14 @@ class Driver:
         is_at_work = activity is not None and TABLE[activity.condition].is_doing
         cancels = isinstance(command, Halt) and command.cancels
         is_cancelled = inputs.observation.active_requests.cancelled is not None
+        attempts = dict(run_progress.election_attempts)
+        for move in command.moves if isinstance(command, Elect) else ():
+            name = str(move.topic_partition)
+            attempts[name] = attempts.get(name, 0) + 1
         step.update_progress(
             replace(
                 run_progress,
+                election_attempts=attempts,
                 activity=activity,
                 conditions=conditions,
                 limit=limit,

@@ -95,7 +95,6 @@ class Observation:
     configs: Mapping[ConfigResource, Mapping[str, ConfigValue]] = field(repr=False)
     # What this run has submitted, as far as something of it may be under way.
     submitted: Mapping[TopicPartition, Sequence[Submitted]] = field(repr=False)
-    election_attempts: Mapping[TopicPartition, int] = field(repr=False)
     # The open ones of all runs of the cluster.
     owned_keys: Sequence[OwnedKey] = field(repr=False)
     # What the log dirs of brokers that copy had when they were last read.

@@ -141,7 +141,6 @@ def observe(
         partitions=partitions.observed(),
         configs=configs,
         submitted=grouped((row.topic_partition, row) for row in (*rows, *taken_over)),
-        election_attempts=journal.election_attempts(at_least=2),
         owned_keys=owned_keys,
         log_dirs=log_dirs,
         unresponsive_broker_ids=unresponsive_broker_ids,

@@ -108,6 +108,7 @@ def update_progress(
         back_off_level=back_off.level,
         has_isr_loss=back_off.has_isr_loss,
         isr_loss_changed_at=back_off.changed_at,
+        election_attempts=_election_attempts(base, by_state, observation),
         throttle_gaps=base.throttle_gaps + (is_gap and not base.since(Condition.UNTHROTTLED)),
         is_cancelling=base.is_cancelling,
         activity=base.activity,
@@ -131,6 +132,21 @@ def update_progress(
 
 def _lasts(base: RunProgress, condition: Condition, observation: Observation) -> Conditions:
     return {condition: since(base, condition, [""], observation.observed_at)}
+
+
+def _election_attempts(
+    base: RunProgress, by_state: MovesByState, observation: Observation
+) -> Mapping[str, int]:
+    """Return how often leaders were elected that do not lead yet, or took more than one attempt."""
+    if not base.election_attempts:
+        return {}
+    done = by_state[MoveState.DONE]
+    not_led = {str(m.topic_partition) for m in done if not observation.has_planned_leader(m)}
+    return {
+        name: count
+        for name, count in base.election_attempts.items()
+        if count > 1 or name in not_led
+    }
 
 
 def _wanted_rates(

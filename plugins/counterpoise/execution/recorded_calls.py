@@ -23,7 +23,7 @@ from counterpoise.model.words import pluralize
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
     from counterpoise.ledger import Journal, Step
-    from counterpoise.ledger.owned import UnansweredKeys
+    from counterpoise.ledger.rows import UnansweredKeys
 
 _MAX_ERRORS_NAMED: Final = 20
 

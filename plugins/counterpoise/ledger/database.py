@@ -1,24 +1,41 @@
-"""Opens the ledger's database and brings its schema up to date.
+"""Opens the ledger's database, brings its schema up to date, and tells the time by its clock.
 
     engine = open_database("sqlite:///var/ledger.db")
     engine = open_database(url, migrate=False)       # makes and changes nothing
+    database_seconds(connection)                     # 1795901400, since 1970
+    health = ledger_health(url, now)                 # what a run needs, and is refused
 
 SQLite transactions that write start with BEGIN IMMEDIATE, so that two writers wait for one another
-instead of failing midway. A file that is gone is not made anew: `sqlite_file.py`.
+instead of failing midway.
+
+A ledger in a file of SQLite is made once, and never silently made again. SQLite makes a new, empty
+database where a file is gone, and an open connection goes on writing to a file that has been moved
+away: runs, approvals and earlier values would be lost without a message. So a connection is handed
+out only while its file is the one at the path; otherwise the path is opened anew, and where nothing
+is there, that is an error. A small file beside it marks that a ledger was made once. Files that are
+made here are for their owner alone, since they say who may do what; a mode that somebody gave them
+later stays.
 
 The engine's own URL has neither user nor password, so that no log and no message can show them.
+
+Limits: a file on one machine, on a local disk; a path written as an SQLite URI
+(`file:...?uri=true`) is not guarded.
 """
 
+import os
 import re
 import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import sqlalchemy as sa
 
 from counterpoise.errors import InputError, LedgerError, LedgerNotMigratedError
-from counterpoise.ledger import sqlite_file
+from counterpoise.ledger.schema import metadata, step_locks
 from counterpoise.model.safe_text import safe_logger
 
 READS_ONLY: Final = "counterpoise_reads_only"  # execution option of a transaction
@@ -50,20 +67,17 @@ def open_database(url: str, *, migrate: bool = True) -> sa.Engine:
     try:
         if parsed.get_backend_name() == "sqlite":
             if migrate and (unguarded := _file_of_uri(parsed)):
-                sqlite_file.make(unguarded)
+                _make_file(unguarded)
             _prepare_sqlite(engine, file, may_make=migrate)
         elif engine.dialect.driver == "psycopg":
-            # Imported here: most ledgers are files, and their commands start faster without it.
-            from counterpoise.ledger.postgres_times import let_every_time_be_read
-
-            let_every_time_be_read(engine)
+            _let_every_time_be_read(engine)
         revision = _revision(engine)
         if revision != newest_revision():
             if not migrate:
                 raise _wrong_schema(where, revision)
             _migrate(engine, where, file)
         if file and migrate:
-            sqlite_file.mark(file)
+            _mark(file)
     except (sa.exc.SQLAlchemyError, OSError) as error:
         if is_refused(error):
             raise LedgerError(
@@ -185,8 +199,8 @@ def _file_of_uri(url: sa.URL) -> Path | None:
 def _prepare_sqlite(engine: sa.Engine, file: Path | None, *, may_make: bool) -> None:
     if file:
         if may_make:
-            sqlite_file.make_folder(file.parent)
-        sqlite_file.guard(engine, file, may_make=may_make)
+            _make_folder(file.parent)
+        _guard(engine, file, may_make=may_make)
 
     where = where_of(engine.url)
 
@@ -207,6 +221,30 @@ def _prepare_sqlite(engine: sa.Engine, file: Path | None, *, may_make: bool) -> 
             _wait_for_lock(connection.connection.driver_connection, statement, where)
         except sqlite3.Error as error:
             raise sa.exc.OperationalError(statement, None, error) from None
+
+
+def _let_every_time_be_read(engine: sa.Engine) -> None:
+    """Read times beyond those of Python as the nearest that it has; 'infinity' as datetime.max.
+
+    The driver refuses a row that has one: whoever may insert a request could stop every reader of a
+    cluster's requests.
+    """
+    # Imported here: most ledgers are files, and their commands start faster without it.
+    from psycopg import DataError
+    from psycopg.types.datetime import TimestampLoader
+
+    class NearestTime(TimestampLoader):
+        def load(self, data: Any) -> datetime:
+            try:
+                return super().load(data)
+            except DataError:
+                text = bytes(data)
+                is_early = text.startswith(b"-") or text.endswith(b"BC")
+                return datetime.min if is_early else datetime.max
+
+    @sa.event.listens_for(engine, "connect")
+    def _register(connection: Any, _record: Any) -> None:
+        connection.adapters.register_loader("timestamp", NearestTime)
 
 
 def _wait_for_lock(connection: Any, statement: str, where: str) -> None:
@@ -303,9 +341,199 @@ def _migrate(engine: sa.Engine, where: str, file: Path | None) -> None:
         current = MigrationContext.configure(connection).get_current_revision()
         if current == head:
             return
-        if current is None and file and sqlite_file.is_marked(file):
-            raise sqlite_file.gone(file, "is empty")
+        if current is None and file and is_marked(file):
+            raise _gone(file, "is empty")
         if current is not None and current not in _known_revisions():
             raise _unknown_schema(where, current)
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+
+
+# -- a ledger in a file
+
+
+_FILE_MODE: Final = 0o600
+_FOLDER_MODE: Final = 0o700
+_MADE: Final = "-made"
+_LEFT: Final = "-wal"
+_MADE_TEXT: Final = """\
+A ledger of Counterpoise was made here. As long as this file is here, none is made anew in its
+place: where the ledger is gone, every command says so and changes nothing. Remove this file only
+to begin with an empty ledger.
+"""
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, for their owner alone; one that is there stays."""
+    for missing in (folder, *folder.parents)[::-1]:
+        if not missing.exists():
+            missing.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+
+
+def _make_file(path: Path) -> None:
+    """Make an empty file for its owner alone; one that is there stays.
+
+    SQLite gives its log and its index the mode of the database.
+    """
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, _FILE_MODE))
+
+
+def _guard(engine: sa.Engine, path: Path, *, may_make: bool) -> None:
+    """Open and hand out connections of `engine` only while the ledger's file is in its place.
+
+    Where none was made yet, it is made by the first connection if `may_make`; otherwise that raises
+    LedgerError.
+    """
+
+    @sa.event.listens_for(engine, "do_connect")
+    def _open_what_is_there(
+        _dialect: Any, _record: Any, _arguments: Any, options: dict[str, Any]
+    ) -> sqlite3.Connection:
+        was_made = _was_made(path)
+        if was_made and not _size(path):
+            raise _gone(path, "is gone" if _identity(path) is None else "is an empty file")
+        if not was_made and not may_make and not _size(path):
+            raise LedgerNotMigratedError(
+                f"the ledger {path} was not made yet; `counterpoise ledger migrate` makes it, and "
+                "so does every command that writes to it"
+            )
+        if not was_made and may_make:
+            _make_file(path)
+        uri = f"file:{quote(str(path))}?mode=rw"
+        connection: sqlite3.Connection = sqlite3.connect(uri, uri=True, **options)
+        return connection
+
+    @sa.event.listens_for(engine, "connect")
+    def _remember_which(_connection: Any, record: Any) -> None:
+        record.info["file"] = _identity(path)
+
+    @sa.event.listens_for(engine, "checkout")
+    def _is_still_the_one(_connection: Any, record: Any, _proxy: Any) -> None:
+        if record.info["file"] != _identity(path):
+            raise sa.exc.DisconnectionError(f"{path} is no longer the file that was opened")
+
+
+def is_marked(path: Path) -> bool:
+    """Return whether there was a ledger here once."""
+    return _identity(_beside(path, _MADE)) is not None
+
+
+def _mark(path: Path) -> None:
+    if not is_marked(path):
+        handle = os.open(_beside(path, _MADE), os.O_CREAT | os.O_WRONLY, _FILE_MODE)
+        with os.fdopen(handle, "w") as file:
+            file.write(_MADE_TEXT)
+
+
+def _gone(path: Path, how: str) -> LedgerError:
+    """Return the error that says what to do where the ledger is not in its place."""
+    made, left = _beside(path, _MADE).name, _beside(path, _LEFT).name
+    return LedgerError(
+        f"the ledger {path} {how}, and nothing goes on without it. Put it back, with {left} if "
+        "there is one; then what was under way goes on. Only if it is lost for good: remove "
+        f"{made} and {left} to begin with an empty ledger"
+    )
+
+
+def _was_made(path: Path) -> bool:
+    """Return whether it is marked, or was made before there were marks and its process was killed.
+
+    SQLite's write-ahead log beside a database may hold the last transactions. It would be lost with
+    a new, empty database.
+    """
+    return is_marked(path) or _identity(_beside(path, _LEFT)) is not None
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return device and inode of the file at the path; None where none can be seen."""
+    found = _stat(path)
+    return (found.st_dev, found.st_ino) if found else None
+
+
+def _size(path: Path) -> int:
+    found = _stat(path)
+    return found.st_size if found else 0
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+# -- the database's clock, which all workers of a run share: their own may differ
+
+
+_SECONDS_OF_SQLITE: Final = sa.text(
+    "SELECT strftime('%s', 'now') + strftime('%f', 'now') - strftime('%S', 'now')"
+)
+_SECONDS_OF_POSTGRES: Final = sa.text("SELECT extract(epoch FROM clock_timestamp())")
+
+
+def database_seconds(connection: sa.Connection) -> int:
+    """Return the whole seconds since 1970 by the database's clock."""
+    return int(database_time(connection))
+
+
+def database_time(connection: sa.Connection) -> float:
+    """Return the seconds since 1970, to the millisecond: several times of a run are 5 s apart."""
+    is_sqlite = connection.dialect.name == "sqlite"
+    query = _SECONDS_OF_SQLITE if is_sqlite else _SECONDS_OF_POSTGRES
+    return float(connection.execute(query).scalar_one())
+
+
+# -- what a run needs of its ledger, tried before it relies on it; changes nothing
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerHealth:
+    schema: str
+    refused: tuple[str, ...]  # what its role may not do that a run needs
+    clock_ahead_seconds: int  # of the database, before ours; negative: behind
+
+
+def ledger_health(url: str, clock: Callable[[], datetime]) -> LedgerHealth:
+    """Open a ledger that is made and up to date, and return how it is, beside our clock (UTC).
+
+    Raises InputError, LedgerError.
+    """
+    engine = open_database(url, migrate=False)
+    try:
+        with engine.connect() as connection:
+            clock_ahead = database_seconds(connection) - int(clock().timestamp())
+            connection.rollback()
+            refused = tuple(_refused(engine, connection))
+        return LedgerHealth(newest_revision(), refused, clock_ahead)
+    except (sa.exc.SQLAlchemyError, OSError) as error:
+        raise LedgerError(f"the ledger cannot be used: {explain(error, engine)}") from None
+    finally:
+        engine.dispose()
+
+
+def _refused(engine: sa.Engine, connection: sa.Connection) -> list[str]:
+    """Return each refused statement with the database's reason; every transaction is undone."""
+    nothing = sa.false()
+    tables = metadata.tables.values()
+    statements: dict[str, sa.Executable] = {
+        f"insert into {table.name}": table.insert().from_select(
+            list(table.columns), sa.select(table).where(nothing)
+        )
+        for table in tables
+    }
+    statements["update step_locks"] = step_locks.update().where(nothing).values(until=0)
+    refused = []
+    for what, statement in statements.items():
+        try:
+            connection.execute(statement)
+        except sa.exc.DBAPIError as error:
+            if not (is_refused(error) or engine.dialect.name == "sqlite"):
+                raise
+            refused.append(f"{what} ({explain(error, engine)})")
+        finally:
+            connection.rollback()
+    return refused

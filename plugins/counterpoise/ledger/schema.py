@@ -57,21 +57,13 @@ failures = sa.Table(
     sa.Column("text", sa.Text, nullable=False),
 )
 
-plans = sa.Table(
-    "plans",
-    metadata,
-    sa.Column("fingerprint", sa.Text, primary_key=True),
-    sa.Column("cluster", sa.Text, nullable=False),
-    sa.Column("plan_uri", sa.Text, nullable=False),  # relative to the store
-    sa.Column("recorded_at", UtcDateTime, nullable=False),
-)
-
 runs = sa.Table(
     "runs",
     metadata,
     sa.Column("run_id", sa.Text, primary_key=True),
     sa.Column("cluster", sa.Text, nullable=False),
-    sa.Column("fingerprint", sa.Text, sa.ForeignKey("plans.fingerprint"), nullable=False),
+    sa.Column("fingerprint", sa.Text, nullable=False),  # of its plan
+    sa.Column("plan_uri", sa.Text, nullable=False),  # relative to the store
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False, default=""),
     sa.Column("requested_by", sa.Text, nullable=False),  # like airflow:alice
@@ -139,15 +131,6 @@ submitted = sa.Table(
     sa.Column("unanswered_at", UtcDateTime),
     sa.Column("answered_at", UtcDateTime),  # the last call, or its cancel
     sa.Column("done_at", UtcDateTime),  # null: the row is open
-)
-
-elections = sa.Table(
-    "elections",
-    metadata,
-    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), primary_key=True),
-    sa.Column("topic", sa.Text, primary_key=True),
-    sa.Column("partition", sa.Integer, primary_key=True),
-    sa.Column("attempts", sa.Integer, nullable=False),
 )
 
 requests = sa.Table(

@@ -7,56 +7,160 @@
 
 Each method, or all of them inside `step.together()`, is one transaction, and in it the step is
 still ours, or nothing is written: a copy of the run that was frozen and wakes late gets
-RunConflictError. The lock is short and goes by the database's clock, since no process can vouch for
-the clock of another one.
+RunConflictError. The lock is a row for each cluster that holds for 30 s by the database's clock,
+since no process can vouch for the clock of another one.
 
 Limits: a process that freezes in the moment between its last check of `deadline` and the call may
 still make that call when it wakes. Its intent has no answer then: for a day it counts as ours.
 """
 
+import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Final
 
 import sqlalchemy as sa
 
-from counterpoise.ledger.owned import (
-    UnansweredKeys,
-    record_answers,
-    record_done,
-    record_last_rates,
-    record_touch,
-)
-from counterpoise.ledger.run_states import add_event, add_request, set_state
-from counterpoise.ledger.schema import (
-    elections,
-    pulses,
-    requests,
-)
-from counterpoise.ledger.statements import RUN, UPDATE_OF_PROGRESS
-from counterpoise.ledger.step_lock import StepLock
-from counterpoise.ledger.submitted import (
+from counterpoise.errors import RunConflictError, StepExpiredError, StepLockHeldError
+from counterpoise.ledger.database import database_seconds
+from counterpoise.ledger.rows import (
+    RUN,
+    UPDATE_OF_PROGRESS,
     Replicas,
     Unanswered,
+    UnansweredKeys,
+    add_event,
+    add_request,
     open_rows,
     record_answer,
+    record_answers,
+    record_done,
     record_intent,
+    record_last_rates,
     record_over,
+    record_touch,
+    set_state,
     take_over,
 )
-from counterpoise.ledger.transactions import Transactions
+from counterpoise.ledger.schema import (
+    pulses,
+    requests,
+    step_locks,
+)
+from counterpoise.ledger.transactions import Transactions, insert_if_missing
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest, emptied_by
 from counterpoise.model.kafka import ConfigResource
 from counterpoise.model.run import (
     ENDED_STATES,
+    STEP_LOCK_SECONDS,
     OwnedKey,
     RunState,
     Submitted,
 )
 from counterpoise.model.run_progress import RunProgress
+
+# A call of ours has ended this long before the lock can go to somebody else.
+_SPARE_SECONDS: Final = 1.0
+
+# Each step executes these several times. To build a statement takes longer than to execute it.
+_CLUSTER: Final = sa.bindparam("this_cluster", type_=sa.Text)
+_HOLDER: Final = sa.bindparam("this_holder", type_=sa.Text)
+_NOW: Final = sa.bindparam("now", type_=sa.BigInteger)
+_UNTIL: Final = sa.bindparam("new_until", type_=sa.BigInteger)
+_OURS: Final = (step_locks.c.cluster == _CLUSTER, step_locks.c.holder == _HOLDER)
+_KNOWN: Final = sa.select(step_locks.c.cluster).where(step_locks.c.cluster == _CLUSTER)
+
+
+_TAKE: Final = (
+    step_locks.update()
+    .where(step_locks.c.cluster == _CLUSTER, step_locks.c.until <= _NOW)
+    .values(holder=_HOLDER, until=_UNTIL)
+)
+_EXTEND: Final = step_locks.update().where(*_OURS).values(until=_UNTIL)
+_HELD: Final = sa.select(step_locks.c.until).where(*_OURS)
+_RELEASE: Final = step_locks.update().where(*_OURS).values(holder=None, until=0)
+
+
+@dataclass
+class StepLock:
+    """The lock of a cluster's steps, while we hold it."""
+
+    transactions: Transactions
+    cluster: str
+    run_id: str | None  # for messages; None: no run is meant
+    holder: str
+    deadline: float = 0.0  # `time.monotonic()`
+    extended_at: datetime | None = None  # by the database's clock
+    connection: sa.Connection | None = None  # of the transaction that is open
+
+    def take(self) -> None:
+        """Take the lock. Raises StepLockHeldError when somebody else holds it."""
+        taken_at = time.monotonic()
+        with self.transactions.writing() as connection:
+            now = database_seconds(connection)
+            _make_sure_of_row(connection, self.cluster)
+            times = {"now": now, "new_until": now + STEP_LOCK_SECONDS}
+            is_taken = connection.execute(_TAKE, self._ours | times).rowcount
+            if not is_taken:
+                raise StepLockHeldError(
+                    f"{self._subject}: another process is at work on it; if that one died, try "
+                    f"again in {STEP_LOCK_SECONDS} s"
+                )
+        self._extend_deadline(taken_at)
+
+    def extend(self, connection: sa.Connection) -> None:
+        """Hold the lock for longer, within a transaction; also one that nobody took when it ended.
+
+        Raises RunConflictError when it has gone to somebody else.
+        """
+        extended_at = time.monotonic()
+        now = database_seconds(connection)
+        until = {"new_until": now + STEP_LOCK_SECONDS}
+        is_held = connection.execute(_EXTEND, self._ours | until).rowcount
+        if not is_held:
+            raise RunConflictError(
+                f"{self._subject}: another copy of this task has taken over; this one stops"
+            )
+        self._extend_deadline(extended_at)
+        self.extended_at = datetime.fromtimestamp(now, UTC)
+
+    def check_current(self, connection: sa.Connection) -> None:
+        """Raise StepExpiredError when the lock's time has run out, whoever took it since."""
+        until = connection.scalar(_HELD, self._ours)
+        if until is None:
+            return
+        if until <= database_seconds(connection):
+            raise StepExpiredError(
+                f"{self._subject}: this process was stopped for more than {STEP_LOCK_SECONDS} s"
+            )
+
+    def release(self) -> None:
+        with self.transactions.writing() as connection:
+            connection.execute(_RELEASE, self._ours)
+
+    def _extend_deadline(self, held_from: float) -> None:
+        self.deadline = held_from + STEP_LOCK_SECONDS - _SPARE_SECONDS
+
+    @property
+    def _subject(self) -> str:
+        return f"cluster {self.cluster}" if self.run_id is None else f"run {self.run_id}"
+
+    @property
+    def _ours(self) -> dict[str, object]:
+        return {"this_cluster": self.cluster, "this_holder": self.holder}
+
+
+def _make_sure_of_row(connection: sa.Connection, cluster: str) -> None:
+    if connection.scalar(_KNOWN, {"this_cluster": cluster}) is None:
+        insert_if_missing(connection, step_locks, [{"cluster": cluster, "until": 0}])
+
+
+# -- what is written while it is held
+
 
 _WITHOUT_CANCELS = ENDED_STATES | {RunState.RUNNING}
 
@@ -129,8 +233,8 @@ class Step:
     ) -> None:
         """Change the run's state, and mark the request that wanted it as done.
 
-        With the end of a run every cancel of it is done, and no other execution begins with one,
-        or with attempts to elect. Raises RunConflictError when its present state does not lead
+        With the end of a run every cancel of it is done, and no other execution begins with one.
+        Raises RunConflictError when its present state does not lead
         there, or another run is open.
         """
         with self._writing() as connection:
@@ -141,9 +245,6 @@ class Step:
                 is_open = (requests.c.run_id == self.run_id) & requests.c.obeyed_at.is_(None)
                 is_done |= is_open & requests.c.control.in_((Control.CANCEL, Control.UNDO))
             connection.execute(requests.update().where(is_done).values(obeyed_at=now))
-            if to is RunState.RUNNING:
-                is_of_run = elections.c.run_id == self.run_id
-                connection.execute(elections.update().where(is_of_run).values(attempts=0))
 
     def keep_empty(self, emptied: Iterable[int], refilled: Iterable[int]) -> None:
         """Record which brokers the run has emptied, for whoever requested it, and release those
@@ -241,13 +342,3 @@ class Step:
         """Record that what ended runs submitted is this run's now."""
         with self._writing() as connection:
             take_over(connection, self.run_id, rows, self.now())
-
-    def electing(self, partitions: Iterable[TopicPartition]) -> None:
-        """Count an attempt to elect the preferred leader of each."""
-        with self._writing() as connection:
-            for tp in partitions:
-                key = {"run_id": self.run_id, "topic": tp.topic, "partition": tp.partition}
-                where = [elections.c[name] == value for name, value in key.items()]
-                update = elections.update().where(*where).values(attempts=elections.c.attempts + 1)
-                if not connection.execute(update).rowcount:
-                    connection.execute(elections.insert().values(**key, attempts=1))

@@ -6,20 +6,33 @@
 
 Raises LedgerError when the database does not answer, or refuses what its role may not do. No
 message holds a password, a user or a row.
+
+The audit log: each event of the ledger is one JSON line of the logger `counterpoise.audit`, written
+after its transaction has committed. `who` is null where no person caused the event, `run` and
+`fingerprint` where it concerns a whole cluster.
+
+    {"cluster": "demo", "details": "granted by alice: broker 4", "fingerprint": "sha256:5e...",
+     "run": "demo-20260131T120000Z-3b9aa1", "time": "2026-01-31T12:00:00.000000Z",
+     "what": "granted", "who": "alice (airflow:2)"}
+
+Limits: the ledger is the record. A process that dies between the commit and the line, or that loses
+its connection during the commit, leaves no line.
 """
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from counterpoise.errors import LedgerError
-from counterpoise.ledger import database_clock
-from counterpoise.ledger.audit_log import logging_after_commit
+from counterpoise.ledger import database
 from counterpoise.ledger.database import READS_ONLY, explain, is_refused, where_of
 from counterpoise.ledger.schema import runs
+from counterpoise.model.safe_text import for_json, without_secrets
 
 
 def insert_if_missing(
@@ -94,9 +107,9 @@ class Transactions:
         if self.clock is not None:
             return self.clock()
         if connection is not None:
-            return datetime.fromtimestamp(database_clock.database_time(connection), UTC)
+            return datetime.fromtimestamp(database.database_time(connection), UTC)
         with self.reading() as reader:
-            return datetime.fromtimestamp(database_clock.database_time(reader), UTC)
+            return datetime.fromtimestamp(database.database_time(reader), UTC)
 
     def cluster_of(self, run_id: str) -> str:
         """Return the cluster of a run; "" for a run that is not in the ledger."""
@@ -118,3 +131,47 @@ class Transactions:
                     'that; docs/security.md ("The ledger") lists what each role needs'
                 ) from None
             raise LedgerError(f"the ledger {where} did not answer: {reason}") from None
+
+
+# -- the audit log
+
+
+_LOGGER: Final = logging.getLogger("counterpoise.audit")
+_NOTED: Final = "counterpoise_audit"  # key of a connection's notes
+
+
+@contextmanager
+def logging_after_commit(
+    transaction: AbstractContextManager[sa.Connection],
+) -> Iterator[sa.Connection]:
+    """Yield the transaction's connection, and log what was noted in it once it has committed."""
+    noted: list[dict[str, Any]] = []
+    with transaction as connection:
+        connection.info[_NOTED] = noted
+        yield connection
+    for entry in noted:
+        _LOGGER.info("%s", for_json(entry))
+
+
+def note(
+    connection: sa.Connection,
+    *,
+    who: str | None,
+    what: str,
+    cluster: str,
+    run: str | None,
+    fingerprint: str | None,
+    time: datetime,
+    details: str,
+) -> None:
+    """Note an event within its transaction."""
+    entry = {
+        "who": who,
+        "what": what,
+        "cluster": cluster,
+        "run": run,
+        "fingerprint": fingerprint,
+        "time": f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z",
+        "details": without_secrets(details),
+    }
+    connection.info.setdefault(_NOTED, []).append(entry)

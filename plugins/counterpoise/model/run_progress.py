@@ -219,6 +219,8 @@ class RunProgress:
     back_off_level: int = 0  # each halves the rate
     has_isr_loss: bool = False  # of partitions outside the plan, caused by its copies
     isr_loss_changed_at: datetime | None = None  # when that began or ended, or the level changed
+    # to elect leaders, by partition: of those that do not lead yet, or took more than one
+    election_attempts: Mapping[str, int] = field(default_factory=dict)
     throttle_gaps: int = 0  # observations that found throttle keys removed by others
     is_cancelling: bool = False  # it stopped for a reason that forbids copies to finish
     conditions: Conditions = field(default_factory=dict)  # {dead: {"4": 2026-12-01 06:00 UTC}}

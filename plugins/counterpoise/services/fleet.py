@@ -21,7 +21,7 @@ from counterpoise.archive import audit_report_name, balance_report_name, fleet_r
 from counterpoise.errors import CounterpoiseError, InputError, LedgerError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import shown_settings
-from counterpoise.ledger.overview import LedgerState
+from counterpoise.ledger.ledger import LedgerState
 from counterpoise.model.cluster_failure import ClusterFailure
 from counterpoise.model.control import ActiveRequests
 from counterpoise.model.fleet_document import FleetDocument, FleetEntry, read_fleet

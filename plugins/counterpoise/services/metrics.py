@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from counterpoise.installation import Installation
-from counterpoise.ledger.overview import LedgerState
+from counterpoise.ledger.ledger import LedgerState
 from counterpoise.model import metric
 from counterpoise.model.finding import AuditPoint
 from counterpoise.model.metric import Sample

@@ -171,7 +171,7 @@ def _check_connections(
 def _check_ledger(installation: Installation) -> Iterable[CheckResult]:
     # Imported here: the database's driver is slow to import.
     from counterpoise.ledger import shown_address
-    from counterpoise.ledger.health import ledger_health
+    from counterpoise.ledger.database import ledger_health
 
     try:
         health = ledger_health(installation.locations.ledger, installation.clock)

@@ -25,13 +25,6 @@ def upgrade() -> None:
     sa.Column('text', sa.Text(), nullable=False),
     sa.PrimaryKeyConstraint('cluster', 'kind', name=op.f('pk_failures'))
     )
-    op.create_table('plans',
-    sa.Column('fingerprint', sa.Text(), nullable=False),
-    sa.Column('cluster', sa.Text(), nullable=False),
-    sa.Column('plan_uri', sa.Text(), nullable=False),
-    sa.Column('recorded_at', sa.DateTime(), nullable=False),
-    sa.PrimaryKeyConstraint('fingerprint', name=op.f('pk_plans'))
-    )
     op.create_table('step_locks',
     sa.Column('cluster', sa.Text(), nullable=False),
     sa.Column('holder', sa.Text(), nullable=True),
@@ -42,6 +35,7 @@ def upgrade() -> None:
     sa.Column('run_id', sa.Text(), nullable=False),
     sa.Column('cluster', sa.Text(), nullable=False),
     sa.Column('fingerprint', sa.Text(), nullable=False),
+    sa.Column('plan_uri', sa.Text(), nullable=False),
     sa.Column('state', sa.Text(), nullable=False),
     sa.Column('reason', sa.Text(), nullable=False),
     sa.Column('requested_by', sa.Text(), nullable=False),
@@ -49,7 +43,6 @@ def upgrade() -> None:
     sa.Column('closed_at', sa.DateTime(), nullable=True),
     sa.Column('dag_id', sa.Text(), nullable=True),
     sa.Column('dag_run_id', sa.Text(), nullable=True),
-    sa.ForeignKeyConstraint(['fingerprint'], ['plans.fingerprint'], name=op.f('fk_runs_fingerprint')),
     sa.PrimaryKeyConstraint('run_id', name=op.f('pk_runs'))
     )
     with op.batch_alter_table('runs', schema=None) as batch_op:
@@ -70,14 +63,6 @@ def upgrade() -> None:
     sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_approvals_run_id')),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_approvals')),
     sqlite_autoincrement=True
-    )
-    op.create_table('elections',
-    sa.Column('run_id', sa.Text(), nullable=False),
-    sa.Column('topic', sa.Text(), nullable=False),
-    sa.Column('partition', sa.Integer(), nullable=False),
-    sa.Column('attempts', sa.Integer(), nullable=False),
-    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_elections_run_id')),
-    sa.PrimaryKeyConstraint('run_id', 'topic', 'partition', name=op.f('pk_elections'))
     )
     op.create_table('events',
     sa.Column('id', sa.Integer(), nullable=False),
