@@ -70,7 +70,7 @@ class BalancePolicy(Section):
     fast."""
     constraints: Constraints = field(default_factory=Constraints)
     leader_racks: Mapping[TopicPattern, Annotated[tuple[Text, ...], NotEmpty()]] = field(
-        default_factory=dict
+        default_factory=dict, hash=False
     )
     """Racks in which the clients of topics are, by pattern (the first that matches counts): leaders
     are there where leaders per broker stay as even. No data moves for it."""
