@@ -110,13 +110,21 @@ class RemoveBrokers(DrainingGoal):
             return
         largest_first = unplaced[np.lexsort((unplaced, -cluster.size_bytes[unplaced]))]
         largest = int(largest_first[0])
-        size = format_bytes(int(cluster.size_bytes[largest]))
+        size_bytes, room = int(cluster.size_bytes[largest]), result.before.room
+        size = format_bytes(size_bytes)
+        able = np.flatnonzero(result.roles.destinations)
+        most = able[np.argsort(-room[able], kind="stable")[:1]]
+        where = ""
+        if len(most) and room[most[0]] < size_bytes:
+            missing = format_bytes(size_bytes - int(room[most[0]]))
+            brokers = result.list_brokers(most)
+            where = f" (most room is on {brokers}, where {missing} or more are missing)"
         others = f" (and {len(unplaced) - 1} more)" if len(unplaced) > 1 else ""
         raise RefusedError(
             f"{_leaving_brokers(result)} cannot be emptied: {cluster.name(largest)} "
             f"({size}){others} fits on no broker below {request.policy.disk_limit_percent} % full"
-            f"{_within_constraints(request)}; add brokers or disk, keep fewer bytes (retention), "
-            "or raise disk_limit_percent"
+            f"{where}{_within_constraints(request)}; add brokers or disk, keep fewer bytes "
+            "(retention), or raise disk_limit_percent"
         )
 
     def undone(self, result: PlanningResult) -> str:
