@@ -144,10 +144,7 @@ class RemovalVerdict:
             still_have = pluralize(
                 len(self.partitions_left), "partition still has", "partitions still have"
             )
-            lines.append(
-                f"  {still_have} replicas there ({shown}): make another plan with "
-                "--goal remove-brokers"
-            )
+            lines.append(f"  {still_have} replicas there ({shown}): make the same plan again")
         if self.voters:
             voters = ", ".join(map(str, self.voters))
             is_one = len(self.voters) == 1

@@ -282,6 +282,44 @@ def test_what_a_dead_broker_held_is_repaired_and_it_comes_back_empty(
     )
 
 
+def test_a_broker_gives_its_place_in_each_list_to_one_that_holds_nothing(
+    kafka: LocalKafka, installation: Installation
+) -> None:
+    """kafka-kit 149: what the old broker held goes to the new one, and nothing else moves."""
+    lists, held = placement(kafka), replicas_per_broker(kafka)
+    assert held[4] == 0
+    request = RebalanceRequest(Goal.REPLACE_BROKERS, (2,), new_broker_ids=(4,))
+    run = planned(installation, request)
+    approve(installation, run)
+    made = carry_out(kafka, installation, run)
+    assert made.copied_replicas == made.lower_bound.replicas == held[2]
+    now = {name: replicas for name, (replicas, _) in placement(kafka).items()}
+    assert now == {
+        name: tuple(4 if broker == 2 else broker for broker in replicas)
+        for name, (replicas, _) in lists.items()
+    }
+
+
+def test_a_dead_broker_is_replaced_by_one_that_holds_nothing(
+    kafka: LocalKafka, installation: Installation
+) -> None:
+    held = replicas_per_broker(kafka)[4]
+    kafka.kill_broker(4)
+    kafka.wait_until_fenced(4)
+    request = RebalanceRequest(Goal.REPLACE_BROKERS, (4,), new_broker_ids=(2,))
+    run = planned(installation, request)
+    approve(installation, run)
+    made = carry_out(kafka, installation, run)
+    assert made.copied_replicas == held > 0
+    assert replicas_per_broker(kafka)[4] == 0
+    kafka.restart_broker(4)
+    wait_until(
+        lambda: 4 in fresh_snapshot(installation).idle_broker_ids,
+        "broker 4 to be back, with nothing",
+        SECONDS,
+    )
+
+
 def test_a_broker_is_removed_but_no_controller(
     kafka: LocalKafka, installation: Installation
 ) -> None:

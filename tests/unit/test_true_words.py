@@ -87,3 +87,14 @@ def test_a_lost_broker_can_be_listed() -> None:
     with pytest.raises(InputError) as refused:
         cluster("a-0: 1 9", racks="1 2")
     assert 'list a lost one as {"id": 9, "fenced": true}' in str(refused.value)
+
+
+def test_room_that_nobody_knows_is_not_known() -> None:
+    """cruise-control 2210: capacities of -1 on MSK; the plan goes by bytes, and says so."""
+    picture = "a-0: 1 2 size=10\na-1: 3 1 size=10"
+    request = PlanRequest(Goal.REMOVE_BROKERS, (3,))
+    plan = make_plan(cluster(picture, racks="1 2 3"), request)
+    words = "broker 2 tells no sizes of log dirs (brokers before 3.3 do not)"
+    assert any(warning.startswith(words) for warning in plan.warnings)
+    known = cluster(picture, racks="1 2 3", disks="2=10/1000")
+    assert not any("sizes of log dirs" in one for one in make_plan(known, request).warnings)

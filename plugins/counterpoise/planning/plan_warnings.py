@@ -15,6 +15,7 @@ from counterpoise.model.grouping import grouped
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.words import name_brokers, pluralize, verb
+from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.evenness import EVENNESS_WARNINGS, replicas_outside_sets
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes
@@ -93,6 +94,19 @@ def _unknown_sizes(result: PlanningResult) -> str:
         is_unknown,
         "{has} no known size and count{s} as 0 bytes; bring offline log dirs back and take another "
         "snapshot",
+    )
+
+
+def _unknown_room(result: PlanningResult) -> str:
+    """Return a warning of brokers that get replicas and tell no sizes of their disks."""
+    receiving = np.unique(result.assignment.replicas[result.assignment.is_added])
+    unknown = receiving[result.cluster.headroom_bytes[receiving] >= UNBOUNDED]
+    if not len(unknown):
+        return ""
+    tell = verb(len(unknown), "tells", "tell")
+    return (
+        f"{result.list_brokers(unknown)} {tell} no sizes of log dirs (brokers before 3.3 do not): "
+        "whether the new replicas fit there is not known"
     )
 
 
@@ -288,6 +302,7 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     PlanningResult.list_left_to_repair,
     _few_replicas,
     _unknown_sizes,
+    _unknown_room,
     _offline_log_dirs,
     _without_topic_ids,
     *EVENNESS_WARNINGS,

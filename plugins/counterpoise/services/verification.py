@@ -45,7 +45,8 @@ def verify(installation: Installation, run_id: str, fingerprint: str) -> None:
     compared = compare(installation, plan)
     problems = compared.problems
     removal = removal_verdict(installation, plan) if KINDS[plan.goal].empties else None
-    if removal and not removal.is_safe:
+    # Replaced brokers may keep what could not be copied: the plan has said so.
+    if removal and not removal.is_safe and plan.goal is Goal.REMOVE_BROKERS:
         problems += removal.lines()
     if problems:
         raise RefusedError(list_complaints(f"{plan.cluster} is not as planned", problems))
