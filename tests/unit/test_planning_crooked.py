@@ -147,3 +147,20 @@ def test_no_partition_gives_up_both_replicas_where_others_can_give_one_each() ->
     plan = planned(document("two-plus-two"), Goal.ADD_BROKERS, 27, 19)
     assert [len(move.adding) for move in plan.moves] == [1] * 8
     assert plan.copied_replicas == plan.lower_bound.replicas
+
+
+@pytest.mark.parametrize(
+    ("name", "goal", "broker_ids", "copies", "several"),
+    [
+        ("two-plus-two", Goal.ADD_BROKERS, (27, 19), 8, 0),
+        ("topic-on-26-of-39", Goal.REBALANCE, (), 34, 8),
+    ],
+)
+def test_no_partition_gets_several_new_replicas_without_need(
+    name: str, goal: Goal, broker_ids: tuple[int, ...], copies: int, several: int
+) -> None:
+    plan = planned(document(name), goal, *broker_ids)
+    new = [len(move.adding) for move in plan.moves if move.adding]
+    assert sum(new) == copies
+    assert sum(new) - len(new) == several
+    assert all(set(move.replicas_after) & set(move.replicas_before) for move in plan.moves)

@@ -206,6 +206,10 @@ class ReplicaChoice:
         arriving = self.sizes @ (chosen & ~self.stands)
         return bool((arriving <= self.start.cluster.headroom_bytes).all())
 
+    def new_replicas(self, chosen: Flags) -> Ints:
+        """Return how many replicas of each partition are copied."""
+        return np.asarray((chosen & ~self.stands).sum(axis=1))
+
     def counts_of(self, chosen: Flags) -> Ints:
         return np.asarray(self.fixed_counts + chosen.sum(axis=0))
 

@@ -8,6 +8,7 @@
        broker; racks and counts as good as the flow's
            first:  least bytes outside the band, over all brokers that count
            second: with no more than that, least bytes copied, then fewest replicas copied
+    3. if a partition would get several new replicas: with no more than all that, the fewest such
 
 Racks: every partition has as few pairs of replicas in the same rack as in the flow's answer; where
 a constraint keeps some from as few as they could have, so few in all. Counts: choices whose sum of
@@ -95,9 +96,23 @@ def place_best(
         is_worth_it = still_outside <= outside - outside // _MIN_GAIN
         if answer.is_proven or not is_start_best or is_worth_it:
             chosen = answer.chosen
+    chosen = _with_fewest_several(choice, chosen, band, is_counted)
     choice.apply(placement, chosen)
     placement.bound = bound
     return True
+
+
+def _with_fewest_several(
+    choice: ReplicaChoice, chosen: Flags, band: ByteBand, is_counted: Flags
+) -> Flags:
+    """Return a choice as good, with the fewest new replicas beside another one of a partition."""
+    if (choice.new_replicas(chosen) <= 1).all():
+        return chosen
+    program = _Program(choice, chosen, is_counted)
+    outside, copied = program.add_band(band), program.copying_costs()
+    program.limit(outside, program.bytes_off(chosen))
+    program.limit(copied, program.cost_of_copying(chosen))
+    return program.solve(program.several_new(), chosen).chosen
 
 
 def _within_its_band(
@@ -231,6 +246,7 @@ class _Program:
         ]
         # What other variables are where replicas stand as a hint says: with it the hint is whole.
         self._derived: list[tuple[cp_model.IntVar, Callable[[Flags], int]]] = []
+        self._bytes_off_of: list[Callable[[Flags], int]] = []  # of each broker in a band
         self._unit = max(1, int(choice.sizes.max(initial=0)) >> _SIZE_BITS)
         self._sizes: list[int] = (-(-choice.sizes // self._unit)).tolist()
         self._add_racks()
@@ -343,18 +359,15 @@ class _Program:
             bytes_off = self._model.new_int_var(0, max_bytes_off, "")
             self._model.add(bytes_held - bytes_off <= int(highest[broker]))
             self._model.add(bytes_held + bytes_off >= int(lowest[broker]))
-            self._derived.append(
-                (
-                    bytes_off,
-                    partial(
-                        self._bytes_off,
-                        broker=broker,
-                        fixed=int(fixed[broker]),
-                        lowest=int(lowest[broker]),
-                        highest=int(highest[broker]),
-                    ),
-                )
+            value_with = partial(
+                self._bytes_off,
+                broker=broker,
+                fixed=int(fixed[broker]),
+                lowest=int(lowest[broker]),
+                highest=int(highest[broker]),
             )
+            self._derived.append((bytes_off, value_with))
+            self._bytes_off_of.append(value_with)
             outside.append(bytes_off)
             new_sizes = [
                 0 if row[broker] else size for row, size in zip(stands, self._sizes, strict=True)
@@ -383,6 +396,41 @@ class _Program:
             for variable, is_there in zip(variables, row, strict=True)
             if not is_there
         )
+
+    def cost_of_copying(self, chosen: Flags) -> int:
+        costs = np.array(self._sizes) * self._copy_weight + 1
+        return int(costs @ self._choice.new_replicas(chosen))
+
+    def bytes_off(self, chosen: Flags) -> int:
+        """Return the bytes outside the band, in units, of a choice."""
+        return sum(value_with(chosen) for value_with in self._bytes_off_of)
+
+    def several_new(self) -> "cp_model.LinearExprT":
+        """Return how many partitions keep no replica, and how many new replicas come beside another
+        new one of their partition; the former before the latter.
+        """
+        beside: list[cp_model.LinearExprT] = []
+        factors = self._choice.factors.tolist()
+        for row, (variables, stands) in enumerate(
+            zip(self._variables, self._choice.stands.tolist(), strict=True)
+        ):
+            new = [one for one, is_there in zip(variables, stands, strict=True) if not is_there]
+            further = self._model.new_int_var(0, len(new), "")
+            self._model.add(sum(new) - further <= 1)
+            self._derived.append((further, partial(self._more_new_than, row=row, number=1)))
+            beside.append(further)
+            if factors[row] > 1:
+                keeps_none = self._model.new_bool_var("")
+                kept = factors[row] - 1
+                self._model.add(sum(new) - keeps_none <= kept)
+                value_with = partial(self._more_new_than, row=row, number=kept)
+                self._derived.append((keeps_none, value_with))
+                beside.append(keeps_none * self._copy_weight)
+        total: cp_model.LinearExprT = sum(beside)
+        return total
+
+    def _more_new_than(self, chosen: Flags, row: int, number: int) -> int:
+        return max(0, int(self._choice.new_replicas(chosen)[row]) - number)
 
     @property
     def _copy_weight(self) -> int:
