@@ -60,11 +60,12 @@ from counterpoise.execution.throttling.read_back import (
     throttled_brokers,
 )
 from counterpoise.execution.throttling.targets import is_last_rate_shown, throttles_of_plan
+from counterpoise.model.approval import Decision
 from counterpoise.model.control import Control
 from counterpoise.model.plan import Move, RebalancePlan, collecting_no_garbage
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
-from counterpoise.model.run import LOOKED_AFTER_STATES, UNDER_WAY_STATES, Execution, Run, RunState
+from counterpoise.model.run import LOOKED_AFTER_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.run_progress import (
     Activity,
     BestProgress,
@@ -94,8 +95,6 @@ class ExecutionOptions:
     max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL  # that the provider allows
     max_rate_bytes_per_second: int | None = None  # that a request may set
     sets_throttles: bool = True  # otherwise it only takes them back
-    # Read before the approval was; None: the newest one when the driver is made.
-    execution: Execution | None = None
 
 
 class Driver:
@@ -120,26 +119,19 @@ class Driver:
             options.run_id, plan, throttles.resources, options.disk_limit_percent
         )
         self._executor = CommandExecutor(admin, ledger, options.run_id, plan, log)
-        self._execution = options.execution or self._journal.execution()
 
     def open(self, seen: Run | None = None) -> None:
         """Make the run RUNNING. A run that was opened before goes on.
 
         `seen` is the run as it was when it was checked that it may start. Raises StalePlanError on
         drift, WrongClusterError when another cluster answers, RefusedError when the cluster is in
-        no state to move anything, RunConflictError when the run has ended since it was seen, or
-        was approved anew since the options were read. Nothing has changed then.
+        no state to move anything, RunConflictError when the run has ended since it was seen.
+        Nothing has changed then.
         """
         seen = seen or self._run()
         with self._journal.step() as step:
-            run, execution = self._run(), self._journal.execution()
-            if execution.has_another_yes_than(self._execution):
-                raise RunConflictError(
-                    f"run {run.run_id} was approved anew while this process was about to start it: "
-                    "nothing was changed; execute it again"
-                )
+            run = self._run()
             if run.state in UNDER_WAY_STATES:
-                self._execution = execution
                 return
             if (run.state, run.closed_at) != (seen.state, seen.closed_at):
                 raise RunConflictError(
@@ -152,14 +144,12 @@ class Driver:
             with step.together():
                 step.change_state(RunState.RUNNING)
                 step.update_progress(self._inputs(None, observation).run_progress)
-            self._execution = self._journal.execution()
 
     def step(self) -> float | None:
         """Observe once, and do what follows; return the seconds to wait.
 
         None when everything is moved and elected. Raises HaltedError when the run stops itself; it
-        is SETTLING then; CancelledError when a person has cancelled it, here or in another process;
-        RunConflictError when it was executed again since this driver began.
+        is SETTLING then; CancelledError when a person has cancelled it, here or in another process.
         """
         with self._journal.step() as step:
             run = self._run()
@@ -167,7 +157,6 @@ class Driver:
                 if run.state is RunState.CANCELLED or self._is_cancelled(run.reason):
                     raise CancelledError(f"run {run.run_id} is cancelled: {run.reason}")
                 return None
-            self._check_execution()
             inputs, command = self._decide(next_command, step)
             if isinstance(command, Finish):
                 return None
@@ -193,7 +182,7 @@ class Driver:
 
         First nothing of ours is in flight any more, then every throttle key is as it was. A run
         that is RUNNING goes on where `may_halt` says so: None as well. Nobody executes it between
-        that judgement and the step. Raises RunConflictError as `step` does.
+        that judgement and the step.
         """
         with self._journal.step() as step:
             run = self._run()
@@ -235,16 +224,6 @@ class Driver:
                 return self._apply(command, inputs, step)
             except StepExpiredError as error:
                 return self._observe_again(error)
-
-    def _check_execution(self) -> None:
-        """Raise RunConflictError where another process has executed the run again: it may do so
-        under another approval, at another rate.
-        """
-        if self._journal.execution().began_after(self._execution):
-            raise RunConflictError(
-                f"run {self._options.run_id} ended and was executed again since this process began "
-                "with it: this one changes nothing any more, and leaves it to the other one"
-            )
 
     def _observe_again(self, error: StepExpiredError) -> float:
         self._log(f"{error}: nothing was sent; observing again")
@@ -306,7 +285,7 @@ class Driver:
             by_state,
             self._plan,
             options.limits,
-            options.rate_bytes_per_second,
+            self._approved_rate(),
             options.max_rate_bytes_per_second,
         )
         return DecisionInputs(
@@ -318,6 +297,14 @@ class Driver:
             max_partitions_per_call=options.max_partitions_per_call,
             sets_throttles=options.sets_throttles,
         )
+
+    def _approved_rate(self) -> int:
+        """Return the rate of the last yes: a run that halted may be approved anew at another one
+        while this process is late.
+        """
+        approvals = self._ledger.approvals_of(self._options.run_id)
+        rates = [a.rate_bytes_per_second for a in approvals if a.decision is Decision.GRANTED]
+        return (rates[-1] if rates else None) or self._options.rate_bytes_per_second
 
     def _observe(self, previous: RunProgress | None) -> Observation:
         observation = observe(self._admin, self._ledger, self._scope, self._clock(), previous)

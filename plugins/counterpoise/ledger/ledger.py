@@ -86,7 +86,6 @@ from counterpoise.model.run import (
     WAITING_STATES,
     WHY_REQUESTED,
     Event,
-    Execution,
     OwnedKey,
     Run,
     RunState,
@@ -186,18 +185,6 @@ class Journal:
         query = sa.select(events).where(events.c.run_id == self.run_id).order_by(events.c.id)
         with self._transactions.reading() as connection:
             return tuple(Event(r.at, r.kind, r.text) for r in connection.execute(query))
-
-    def execution(self) -> Execution:
-        """Return which execution of the run is the newest: one that begins now, if it has ended."""
-        granted, running = Decision.GRANTED, RunState.RUNNING
-        query = (
-            sa.select(events.c.kind, sa.func.max(events.c.id).label("newest"))
-            .where(events.c.run_id == self.run_id, events.c.kind.in_((granted, running)))
-            .group_by(events.c.kind)
-        )
-        with self._transactions.reading() as connection:
-            newest = {row.kind: row.newest for row in connection.execute(query)}
-        return Execution(approval_id=newest.get(granted, 0), start_id=newest.get(running, 0))
 
 
 # -- entries for people: events, decisions and requests in one list

@@ -110,23 +110,6 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
-    """One execution of a run, by the ids of the newest events when it began; 0 where there is none.
-
-    A run that has halted may be approved at another rate, and is executed again.
-    """
-
-    approval_id: int  # of the yes
-    start_id: int  # of the change to RUNNING
-
-    def has_another_yes_than(self, earlier: "Execution") -> bool:
-        return self.approval_id > earlier.approval_id
-
-    def began_after(self, earlier: "Execution") -> bool:
-        return self.start_id > earlier.start_id
-
-
-@dataclass(frozen=True, slots=True)
 class Progress:
     """How far a run is, according to the cluster and the ledger."""
 

@@ -212,7 +212,6 @@ def driver_of(
     takes no yes: it starts nothing, and has to be possible when `ledger prune` has deleted the yes,
     or when one of two people has renewed theirs.
     """
-    latest = installation.ledger.journal(run_id).execution()  # before its approvals are read
     run, plan = installation.run_and_plan(run_id, fingerprint)
     granted = [
         approval
@@ -234,7 +233,6 @@ def driver_of(
         max_partitions_per_call=profile_of(policy.provider).max_partitions_per_call,
         # Again, since a role of the database may write requests without the check.
         max_rate_bytes_per_second=access.highest_rate(policy),
-        execution=latest,
     )
     with installation.operator(run.cluster) as admin:
         yield Driver(admin, installation.ledger, options, installation.ledger.now, log)
