@@ -9,7 +9,7 @@ replica; at 12:00:30 it still lacks it, the rate is halved to 10 MB/s, at 12:01:
 would have been the same loss: at 12:01:30 the rate would have been halved once more.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -17,7 +17,6 @@ from typing import Final
 from counterpoise.execution.conditions import replica
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.targets import default_rate
-from counterpoise.execution.troubles import still_in_trouble
 from counterpoise.model.calendar import rate_at
 from counterpoise.model.kafka import PartitionDescription
 from counterpoise.model.plan import Move
@@ -162,3 +161,11 @@ def _catching_up_since(base: RunProgress, observation: Observation) -> dict[str,
     return dict.fromkeys(map(str, down), observation.observed_at) | {
         broker_id: before[broker_id] for broker_id in back if broker_id in before
     }
+
+
+def still_in_trouble(at_start: Mapping[str, bool], present: Set[str]) -> dict[str, bool]:
+    """Return what of the trouble when a run began has not been over at two observations in a row.
+
+    One that shows otherwise is not enough: a broker's metadata may be behind.
+    """
+    return {name: name in present for name, was in at_start.items() if was or name in present}

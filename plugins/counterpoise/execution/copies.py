@@ -27,7 +27,6 @@ from counterpoise.execution.throttling.targets import (
     default_rate,
     dynamic_value,
 )
-from counterpoise.execution.troubles import kept_brokers_out_of_sync
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE
 from counterpoise.model.plan import Move, RebalancePlan
@@ -399,4 +398,4 @@ def _catching_up_beside(
     """Return the brokers with replicas that catch up at the leaders of stalled copies."""
     leaders = {observation.leader_of(move) for move in moves}
     at_these = (move for move in moving if observation.leader_of(move) in leaders)
-    return sorted({b for m in at_these for b in kept_brokers_out_of_sync(m, observation)})
+    return sorted({b for m in at_these for b in observation.kept_out_of_sync(m)})

@@ -50,14 +50,14 @@ from counterpoise.execution.conditions import (
 from counterpoise.execution.copies import stall_advice
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import MoveState, Observation, moves_by_state
-from counterpoise.execution.throttling.restore import idle_keys, restore_all_keys, unneeded_entries
-from counterpoise.execution.throttling.targets import dynamic_value, list_entries, removed_by_others
-from counterpoise.execution.troubles import (
+from counterpoise.execution.progress_update import (
     dead_brokers,
     different_versions,
     leaderless_moves,
     unavailable_since_start,
 )
+from counterpoise.execution.throttling.restore import idle_keys, restore_all_keys, unneeded_entries
+from counterpoise.execution.throttling.targets import dynamic_value, list_entries, removed_by_others
 from counterpoise.model.calendar import opens_at
 from counterpoise.model.kafka import ConfigChange, ResourceKey
 from counterpoise.model.plan import Move, RebalancePlan

@@ -11,12 +11,12 @@ from typing import Final
 
 from counterpoise.execution.conditions import CHANGES, TABLE, kept_subjects, patience_of
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
+from counterpoise.execution.progress_update import dead_brokers
 from counterpoise.execution.throttling.targets import (
     WantedThrottles,
     missing_changes,
     wanted_throttles,
 )
-from counterpoise.execution.troubles import dead_brokers
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy

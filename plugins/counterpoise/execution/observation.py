@@ -326,6 +326,17 @@ class Observation:
             return ()
         return tuple(b for b in partition.replicas if b in target and b not in partition.isr)
 
+    def kept_out_of_sync(self, move: Move) -> list[int]:
+        """Return the live brokers whose replica a move keeps and that are not in sync.
+
+        A dead broker is waited for as such: once it is back, its replicas have to catch up.
+        """
+        _, description, moving = self.partitions[move.topic_partition]
+        lagging = set(self.out_of_sync_replicas(move))
+        if moving is not None:
+            lagging = set(moving.target) - set(moving.adding) - set(description.isr)
+        return sorted(lagging & self.live_broker_ids)
+
     def bytes_to_copy(self, move: Move, broker_id: int) -> int:
         """Return what a destination lacks: the leader's bytes now, less what has arrived.
 

@@ -6,17 +6,19 @@ It remembers what one observation cannot show: since when a link makes no progre
 dead, or partitions outside the plan lack in-sync replicas.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import chain
 
 from counterpoise.execution.back_off import (
     find_back_off,
     lagging_replicas,
     rate_in_force,
+    still_in_trouble,
     still_out_of_sync,
 )
-from counterpoise.execution.conditions import TABLE
+from counterpoise.execution.conditions import MAX_SUBJECTS, TABLE, of, replica
 from counterpoise.execution.copies import (
     arrivals,
     best_progress,
@@ -35,16 +37,13 @@ from counterpoise.execution.throttling.targets import (
     wanted_throttles,
     without_own_rates,
 )
-from counterpoise.execution.troubles import (
-    find_conditions,
-    kept_out_of_sync,
-    since,
-    still_in_trouble,
-)
+from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.reassignment import changes_replica_set
 from counterpoise.model.run import Progress
 from counterpoise.model.run_progress import (
+    Activity,
     Condition,
     Conditions,
     Copy,
@@ -52,6 +51,7 @@ from counterpoise.model.run_progress import (
     RunProgress,
     TrailPoint,
 )
+from counterpoise.model.words import name_brokers
 
 _SOON_SECONDS = 15
 _STILL_AFTER = timedelta(seconds=5)
@@ -307,3 +307,140 @@ def _kept_readings(observation: Observation) -> Readings:
         log_dirs={str(b): reading for b, reading in observation.log_dirs.items()},
         versions={str(b): versions[b] for b in responsive},
     )
+
+
+# -- what of brokers and partitions a run has to wait for
+#
+# Example: broker 4 was missing at 12:00:10 and is missing at 12:00:20: its time stays 12:00:10;
+# once it is back its name is gone.
+
+_UNFINISHED = (MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED, MoveState.STUCK)
+
+
+def find_conditions(
+    base: RunProgress, by_state: MovesByState, observation: Observation
+) -> dict[Condition, dict[str, datetime]]:
+    """Return the brokers and partitions in trouble, with the time since when."""
+    now = observation.observed_at
+    found = ((c, since(base, c, names, now)) for c, names in _find(base, by_state, observation))
+    return {condition: subjects for condition, subjects in found if subjects}
+
+
+def since(
+    base: RunProgress, condition: Condition, subjects: Iterable[str], now: datetime
+) -> dict[str, datetime]:
+    """Return since when a condition lasts of each of these: from now on where it is new."""
+    lasting = base.conditions.get(condition, {})
+    return {subject: lasting.get(subject, now) for subject in subjects}
+
+
+def _find(
+    base: RunProgress, by_state: MovesByState, observation: Observation
+) -> Iterator[tuple[Condition, Iterable[str]]]:
+    moving = by_state[MoveState.MOVING]  # each of these is waited for, or cancelled, for itself
+    not_moving = [*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]]
+
+    def longest_lasting(condition: Condition, names: Iterable[str]) -> list[str]:
+        lasting = base.conditions.get(condition, {})
+        return sorted(names, key=lambda name: (name not in lasting, name))[:MAX_SUBJECTS]
+
+    for condition, broker_ids in (
+        (Condition.DEAD, dead_brokers(by_state, observation)),
+        (Condition.UNRESPONSIVE, observation.unresponsive_broker_ids),
+        (Condition.UNMEASURED, observation.unmeasured_broker_ids),
+    ):
+        yield condition, map(str, sorted(broker_ids))
+    for condition, names, of_moving in (
+        (Condition.UNAVAILABLE, unavailable_since_start(base, observation), ()),
+        (
+            Condition.LEADERLESS,
+            _names(leaderless_moves(not_moving, observation)),
+            _names(leaderless_moves(moving, observation)),
+        ),
+        (
+            Condition.OUT_OF_SYNC,
+            kept_out_of_sync(not_moving, observation),
+            kept_out_of_sync(moving, observation),
+        ),
+        (
+            Condition.LEADER_OUT_OF_SYNC,
+            _leaders_out_of_sync(by_state[MoveState.DONE], observation),
+            (),
+        ),
+    ):
+        yield condition, chain(of_moving, longest_lasting(condition, names))
+
+
+def _names(moves: Iterable[Move]) -> Iterator[str]:
+    return (str(move.topic_partition) for move in moves)
+
+
+def unavailable_since_start(base: RunProgress, observation: Observation) -> list[str]:
+    """Return the partitions outside the plan that have come to take no writes since it began."""
+    unavailable = set(observation.conditions.unavailable_partitions)
+    return sorted(unavailable - base.unavailable_at_start.keys())
+
+
+def different_versions(observation: Observation) -> Activity | None:
+    """Return what shows that a rolling upgrade is under way; None when all live brokers are
+    alike.
+    """
+    versions = sorted(observation.conditions.versions.items())
+    ids_by_version = grouped((reading.version, broker_id) for broker_id, reading in versions)
+    if len(ids_by_version) <= 1:
+        return None
+    groups = " and ".join(map(name_brokers, ids_by_version.values()))
+    return of(Condition.DIFFERENT_VERSIONS, detail=groups)
+
+
+def leaderless_moves(moves: Iterable[Move], observation: Observation) -> list[Move]:
+    """Return those of unfinished moves that have no leader to copy from."""
+    leaderless = observation.leaderless
+    if not leaderless:
+        return []
+    return [move for move in moves if move.topic_partition in leaderless and move.adding]
+
+
+def kept_out_of_sync(moves: Iterable[Move], observation: Observation) -> Iterator[str]:
+    """Yield each replica that a move keeps, on a live broker and not in sync."""
+    out_of_sync = observation.with_replicas_out_of_sync
+    for move in moves:
+        is_moving = observation.partitions[move.topic_partition].reassignment is not None
+        if is_moving or move.topic_partition in out_of_sync:
+            for broker_id in observation.kept_out_of_sync(move):
+                yield replica(move.topic_partition, broker_id)
+
+
+def _leaders_out_of_sync(done: Iterable[Move], observation: Observation) -> Iterator[str]:
+    out_of_sync = observation.with_replicas_out_of_sync
+    for move in done:
+        if move.topic_partition not in out_of_sync:
+            continue
+        preferred_leader = move.replicas_after[0]
+        isr = observation.partitions[move.topic_partition].description.isr
+        is_live = preferred_leader in observation.live_broker_ids
+        if is_live and preferred_leader not in isr:
+            yield replica(move.topic_partition, preferred_leader)
+
+
+def dead_brokers(by_state: MovesByState, observation: Observation) -> set[int]:
+    """Return the brokers that the rest of the plan needs, and that are not live."""
+    states = (*_UNFINISHED, MoveState.DONE)
+    targets = {move.replicas_after for state in states for move in by_state[state]}
+    if observation.live_broker_ids.issuperset(chain.from_iterable(targets)):
+        return set()
+    remaining = [move for state in _UNFINISHED for move in by_state[state]]
+    remaining += [m for m in by_state[MoveState.DONE] if not observation.has_planned_leader(m)]
+    needed = {b for move in remaining for b in _brokers_needed(move, observation)}
+    return needed - observation.live_broker_ids
+
+
+def _brokers_needed(move: Move, observation: Observation) -> tuple[int, ...]:
+    """Return the brokers without which a move cannot end; those that it leaves may be dead.
+
+    Where a replica is added or removed, every target replica has to be in sync in the end. A new
+    order alone is taken at once, and only its preferred leader has to be live.
+    """
+    if changes_replica_set(move) and observation.state_of(move) is not MoveState.DONE:
+        return move.replicas_after
+    return move.replicas_after[:1]
