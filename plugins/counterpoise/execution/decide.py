@@ -377,7 +377,7 @@ def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
         move
         for move in inputs.pending
         if move.topic_partition not in not_shown_yet
-        and (is_one_reassignment(move) or not inputs.has_unknown_outcome(move))
+        and (is_one_reassignment(move) or not inputs.observation.has_unknown_outcome(move))
     ]
 
 

@@ -23,9 +23,6 @@ from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
 from counterpoise.model.run_progress import Activity, Condition, Conditions, RunProgress
 
-# A call without an answer may be applied when a frozen broker wakes. Kafka's broker session ends
-# after 9 s by default.
-QUIET_SECONDS: Final = 30.0
 _TO_COME: Final = (MoveState.PENDING, MoveState.CANCELLED)
 _KEPT_IN_WANTED_WAITS: Final = {
     *(condition for condition, row in TABLE.items() if row.is_wanted),
@@ -108,7 +105,9 @@ class DecisionInputs:
         """Return the moves that do not seem to be under way, but a call about them may still be
         applied: also where somebody has moved the partition since.
         """
-        return list(filter(self.has_unknown_outcome, self._submitted(self._not_under_way)))
+        return list(
+            filter(self.observation.has_unknown_outcome, self._submitted(self._not_under_way))
+        )
 
     @cached_property
     def not_shown_yet(self) -> list[Move]:
@@ -123,7 +122,7 @@ class DecisionInputs:
     @property
     def may_be_in_flight(self) -> list[Move]:
         """Return the moves that do not seem to be under way, and may be, or come to be."""
-        answered = [m for m in self.not_shown_yet if not self.has_unknown_outcome(m)]
+        answered = [m for m in self.not_shown_yet if not self.observation.has_unknown_outcome(m)]
         return [*self.unknown_outcomes, *answered]
 
     @cached_property
@@ -134,9 +133,6 @@ class DecisionInputs:
         """Return those of which a submission is known, which are few."""
         submitted = self.observation.submitted
         return [move for move in moves if move.topic_partition in submitted]
-
-    def has_unknown_outcome(self, move: Move) -> bool:
-        return self.observation.has_unknown_outcome(move, QUIET_SECONDS)
 
     @cached_property
     def listed_moves(self) -> list[Move]:

@@ -10,11 +10,11 @@ listed before and after the topics are described, and a partition of either list
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from counterpoise.execution.throttling.targets import keys_in_use
 from counterpoise.model.cluster import TopicPartition
@@ -53,6 +53,7 @@ class MoveState(StrEnum):
     DRIFTED = "drifted"  # replicas that are none of the move's, or no longer those of the plan
 
 
+_QUIET_AFTER: Final = timedelta(seconds=30)  # Kafka's broker session ends after 9 s by default
 MovesByState = Mapping[MoveState, Sequence[Move]]
 
 
@@ -356,18 +357,18 @@ class Observation:
         """Return the partitions of which the size of a replica is known, by name."""
         return frozenset().union(*(reading.sizes for reading in self.log_dirs.values()))
 
-    def has_unknown_outcome(self, move: Move, quiet_seconds: float) -> bool:
+    def has_unknown_outcome(self, move: Move) -> bool:
         """Return whether a call about this partition may be applied in a moment.
 
-        That is so for `quiet_seconds` when no answer came, unless it is under way: a broker that
-        was frozen applies what it holds when it wakes, or its session ends.
+        That is so for 30 s when no answer came, unless it is under way: a broker that was frozen
+        applies what it holds when it wakes, or its session ends.
         """
         partition = self.partitions.get(move.topic_partition)
         moving = partition.reassignment if partition is not None else None
         return any(
             row.unanswered_at is not None
             and (moving is None or moving.target != row.target)
-            and abs((self.observed_at - row.unanswered_at).total_seconds()) < quiet_seconds
+            and self.observed_at - row.unanswered_at < _QUIET_AFTER
             for row in self.submitted.get(move.topic_partition, ())
         )
 

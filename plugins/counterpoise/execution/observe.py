@@ -342,13 +342,10 @@ def _to_ask(
     now: datetime,
     max_age: timedelta = timedelta.max,
 ) -> list[int]:
-    """Return whom to ask: those without a reading, those with an old one, and the next in turn.
-
-    One from a time to come is old, too: the clock that told it was ahead, or has been set back.
-    """
+    """Return whom to ask: those without a reading, those with an old one, and the next in turn."""
 
     def age(broker_id: int) -> timedelta:
-        return abs(now - read_at[broker_id]) if broker_id in read_at else timedelta.max
+        return now - read_at[broker_id] if broker_id in read_at else timedelta.max
 
     in_turn = sorted(sorted(broker_ids), key=age, reverse=True)
     due = sum(age(broker_id) >= max_age for broker_id in in_turn)

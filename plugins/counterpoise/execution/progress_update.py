@@ -15,7 +15,6 @@ from counterpoise.execution.back_off import (
     find_back_off,
     lagging_replicas,
     rate_in_force,
-    still_in_trouble,
     still_out_of_sync,
 )
 from counterpoise.execution.conditions import MAX_SUBJECTS, TABLE, of, replica
@@ -119,9 +118,7 @@ def update_progress(
             **(_lasts(base, Condition.UNTHROTTLED, observation) if is_unthrottled else {}),
         },
         under_replicated_at_start=still_out_of_sync(base, observation),
-        unavailable_at_start=still_in_trouble(
-            base.unavailable_at_start, {*observation.conditions.unavailable_partitions}
-        ),
+        unavailable_at_start=_still_unavailable(base, observation),
         readings=_kept_readings(observation),
     )
     if previous is None:
@@ -178,14 +175,9 @@ def _lacks_throttle(
 def _without_unobserved_time(previous: RunProgress, now: datetime) -> RunProgress:
     """Return the progress before as if only observed time had passed: who did not look does not
     know that a broker was dead all the while.
-
-    Nor has time gone back where the clock of this process is behind that of the one before: what
-    has lasted for 10 min has lasted for 10 min.
     """
-    passed = now - previous.observed_at
-    observed = min(max(passed, timedelta(0)), _MAX_TIME_BETWEEN_OBSERVATIONS)
-    shift = passed - observed
-    if not shift:
+    shift = now - previous.observed_at - _MAX_TIME_BETWEEN_OBSERVATIONS
+    if shift <= timedelta(0):
         return previous
     conditions = {
         condition: {subject: at + shift for subject, at in subjects.items()}
@@ -247,8 +239,8 @@ def _first_progress(plan: RebalancePlan, observation: Observation) -> RunProgres
             total_bytes=plan.copied_bytes,
             elections_left=0,
         ),
-        under_replicated_at_start=dict.fromkeys(lagging_replicas(observation), True),
-        unavailable_at_start=dict.fromkeys(observation.conditions.unavailable_partitions, True),
+        under_replicated_at_start=tuple(sorted(lagging_replicas(observation))),
+        unavailable_at_start=observation.conditions.unavailable_partitions,
     )
 
 
@@ -375,10 +367,16 @@ def _names(moves: Iterable[Move]) -> Iterator[str]:
     return (str(move.topic_partition) for move in moves)
 
 
+def _still_unavailable(base: RunProgress, observation: Observation) -> tuple[str, ...]:
+    """Return the partitions outside the plan that have taken no writes ever since it began."""
+    unavailable = set(observation.conditions.unavailable_partitions)
+    return tuple(name for name in base.unavailable_at_start if name in unavailable)
+
+
 def unavailable_since_start(base: RunProgress, observation: Observation) -> list[str]:
     """Return the partitions outside the plan that have come to take no writes since it began."""
     unavailable = set(observation.conditions.unavailable_partitions)
-    return sorted(unavailable - base.unavailable_at_start.keys())
+    return sorted(unavailable.difference(base.unavailable_at_start))
 
 
 def different_versions(observation: Observation) -> Activity | None:
