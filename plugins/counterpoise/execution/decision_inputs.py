@@ -105,14 +105,12 @@ class DecisionInputs:
         """Return the moves that do not seem to be under way, but a call about them may still be
         applied: also where somebody has moved the partition since.
         """
-        return list(
-            filter(self.observation.has_unknown_outcome, self._submitted(self._not_under_way))
-        )
+        return list(filter(self.observation.has_unknown_outcome, self._not_under_way))
 
     @cached_property
     def not_shown_yet(self) -> list[Move]:
         """Return the moves that were submitted just now, and do not seem to be under way."""
-        return list(filter(self.observation.may_not_show_yet, self._submitted(self.pending)))
+        return list(filter(self.observation.may_not_show_yet, self.pending))
 
     @cached_property
     def dead_broker_ids(self) -> tuple[int, ...]:
@@ -128,11 +126,6 @@ class DecisionInputs:
     @cached_property
     def _not_under_way(self) -> list[Move]:
         return self.moves_in(*_NOT_UNDER_WAY)
-
-    def _submitted(self, moves: Iterable[Move]) -> list[Move]:
-        """Return those of which a submission is known, which are few."""
-        submitted = self.observation.submitted
-        return [move for move in moves if move.topic_partition in submitted]
 
     @cached_property
     def listed_moves(self) -> list[Move]:

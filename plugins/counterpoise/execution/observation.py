@@ -363,11 +363,9 @@ class Observation:
         That is so for 30 s when no answer came, unless it is under way: a broker that was frozen
         applies what it holds when it wakes, or its session ends.
         """
-        partition = self.partitions.get(move.topic_partition)
-        moving = partition.reassignment if partition is not None else None
         return any(
             row.unanswered_at is not None
-            and (moving is None or moving.target != row.target)
+            and not self._is_in_flight(row.topic_partition, row.target)
             and self.observed_at - row.unanswered_at < _QUIET_AFTER
             for row in self.submitted.get(move.topic_partition, ())
         )
@@ -376,7 +374,8 @@ class Observation:
         """Return whether a move that does not seem to be under way was submitted, or cancelled,
         just now: for that long it counts as in flight.
         """
-        if self.state_of(move) is not MoveState.PENDING:
+        is_pending = self.state_of(move) is MoveState.PENDING
+        if not is_pending or move.topic_partition not in self.submitted:
             return False
         row = self.row_of(move.topic_partition, self.next_target(move))
         return row is not None and row.was_just_answered(self.observed_at)
