@@ -43,8 +43,8 @@ RUN_PROGRESS: Final = RunProgress(
     throttle_gaps=3,
     is_cancelling=True,
     conditions={Condition.DEAD: {"4": SOON}},
-    under_replicated_at_start=("orders-7 on broker 3",),
-    unavailable_at_start=("x-1", "x-2"),
+    under_replicated_at_start={"orders-7 on broker 3": True},
+    unavailable_at_start={"x-1": True, "x-2": False},
 )
 
 AUDIT: Final = AuditReport(

@@ -9,7 +9,7 @@ replica; at 12:00:30 it still lacks it, the rate is halved to 10 MB/s, at 12:01:
 would have been the same loss: at 12:01:30 the rate would have been halved once more.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -105,7 +105,7 @@ def lost_partitions(
     are read from, and the broker of the replica has not been back for less than its patience.
     """
     now, sources = observation.observed_at, {observation.leader_of(move) for move in moving}
-    lagged_at_start = frozenset(run_progress.under_replicated_at_start)
+    lagged_at_start = run_progress.under_replicated_at_start
 
     def is_lost(partition: str, description: PartitionDescription) -> bool:
         if description.leader is None or description.leader not in sources:
@@ -134,7 +134,7 @@ def lagging_replicas(observation: Observation) -> frozenset[str]:
     )
 
 
-def still_out_of_sync(base: RunProgress, observation: Observation) -> tuple[str, ...]:
+def still_out_of_sync(base: RunProgress, observation: Observation) -> dict[str, bool]:
     """Return, of the replicas that lagged when the run began, those that have not been in sync
     since; also where their broker is dead now.
     """
@@ -143,7 +143,7 @@ def still_out_of_sync(base: RunProgress, observation: Observation) -> tuple[str,
         for partition, description in observation.conditions.under_replicated.items()
         for broker_id in {*description.replicas} - {*description.isr}
     }
-    return tuple(name for name in base.under_replicated_at_start if name in lagging)
+    return still_in_trouble(base.under_replicated_at_start, lagging)
 
 
 def _catching_up_since(base: RunProgress, observation: Observation) -> dict[str, datetime]:
@@ -161,3 +161,11 @@ def _catching_up_since(base: RunProgress, observation: Observation) -> dict[str,
     return dict.fromkeys(map(str, down), observation.observed_at) | {
         broker_id: before[broker_id] for broker_id in back if broker_id in before
     }
+
+
+def still_in_trouble(at_start: Mapping[str, bool], present: Set[str]) -> dict[str, bool]:
+    """Return what of the trouble when a run began has not been over at two observations in a row.
+
+    One that shows otherwise is not enough: a broker's metadata may be behind.
+    """
+    return {name: name in present for name, was in at_start.items() if was or name in present}

@@ -15,6 +15,7 @@ from counterpoise.execution.back_off import (
     find_back_off,
     lagging_replicas,
     rate_in_force,
+    still_in_trouble,
     still_out_of_sync,
 )
 from counterpoise.execution.conditions import MAX_SUBJECTS, TABLE, of, replica
@@ -118,7 +119,9 @@ def update_progress(
             **(_lasts(base, Condition.UNTHROTTLED, observation) if is_unthrottled else {}),
         },
         under_replicated_at_start=still_out_of_sync(base, observation),
-        unavailable_at_start=_still_unavailable(base, observation),
+        unavailable_at_start=still_in_trouble(
+            base.unavailable_at_start, {*observation.conditions.unavailable_partitions}
+        ),
         readings=_kept_readings(observation),
     )
     if previous is None:
@@ -239,8 +242,8 @@ def _first_progress(plan: RebalancePlan, observation: Observation) -> RunProgres
             total_bytes=plan.copied_bytes,
             elections_left=0,
         ),
-        under_replicated_at_start=tuple(sorted(lagging_replicas(observation))),
-        unavailable_at_start=observation.conditions.unavailable_partitions,
+        under_replicated_at_start=dict.fromkeys(lagging_replicas(observation), True),
+        unavailable_at_start=dict.fromkeys(observation.conditions.unavailable_partitions, True),
     )
 
 
@@ -367,16 +370,10 @@ def _names(moves: Iterable[Move]) -> Iterator[str]:
     return (str(move.topic_partition) for move in moves)
 
 
-def _still_unavailable(base: RunProgress, observation: Observation) -> tuple[str, ...]:
-    """Return the partitions outside the plan that have taken no writes ever since it began."""
-    unavailable = set(observation.conditions.unavailable_partitions)
-    return tuple(name for name in base.unavailable_at_start if name in unavailable)
-
-
 def unavailable_since_start(base: RunProgress, observation: Observation) -> list[str]:
     """Return the partitions outside the plan that have come to take no writes since it began."""
     unavailable = set(observation.conditions.unavailable_partitions)
-    return sorted(unavailable.difference(base.unavailable_at_start))
+    return sorted(unavailable - base.unavailable_at_start.keys())
 
 
 def different_versions(observation: Observation) -> Activity | None:

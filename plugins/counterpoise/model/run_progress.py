@@ -224,10 +224,11 @@ class RunProgress:
     throttle_gaps: int = 0  # observations that found throttle keys removed by others
     is_cancelling: bool = False  # it stopped for a reason that forbids copies to finish
     conditions: Conditions = field(default_factory=dict)  # {dead: {"4": 2026-12-01 06:00 UTC}}
-    # Outside the plan, when the run began and ever since: replicas that are not in sync
-    # (`orders-7 on broker 3`), and partitions that take no writes.
-    under_replicated_at_start: tuple[str, ...] = ()
-    unavailable_at_start: tuple[str, ...] = ()
+    # Outside the plan, when the run began and ever since: replicas (`orders-7 on broker 3`), and
+    # partitions that take no writes; False where the last observation showed otherwise. One alone
+    # may be of a broker whose metadata is behind.
+    under_replicated_at_start: Mapping[str, bool] = field(default_factory=dict)
+    unavailable_at_start: Mapping[str, bool] = field(default_factory=dict)
     readings: Readings = field(default_factory=Readings)
 
     def since(self, condition: Condition, subject: str = "") -> datetime | None:
