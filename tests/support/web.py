@@ -21,8 +21,10 @@ from fastapi.testclient import TestClient
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation, open_installation
+from counterpoise.services.setup import AirflowNow, our_dags
 from counterpoise.web import app as web
 from counterpoise.web.airflow_runs import dag_run_states, start_dag_run
+from counterpoise.web.setup import airflow_now
 from counterpoise.web.viewers import may_answer_in_airflow, may_change_runs, may_read
 from dev.local_processes import free_ports, wait_until
 from tests.support.runs import SimulatedRun
@@ -78,6 +80,7 @@ def _let_in(app: FastAPI, user: str, role: str, may_change: bool) -> None:
     app.dependency_overrides[may_read] = lambda: None
     app.dependency_overrides[may_change_runs] = lambda: may_change
     app.dependency_overrides[may_answer_in_airflow] = lambda: may_change
+    set_airflow(app, may_unpause=may_change)
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,15 @@ def record_starts(
 
     client.app.dependency_overrides[start_dag_run] = lambda: start  # type: ignore[attr-defined]
     return started
+
+
+def set_airflow(
+    pages: TestClient | FastAPI, *, is_paused: bool = True, may_unpause: bool = True
+) -> None:
+    """Let the checklist see an Airflow that knows our Dags, paused or not."""
+    app: Any = pages.app if isinstance(pages, TestClient) else pages
+    found = AirflowNow("3.3.2", dict.fromkeys(our_dags(), is_paused), may_unpause)
+    app.dependency_overrides[airflow_now] = lambda: found
 
 
 def set_dag_run_state(pages: TestClient | FastAPI, state: str | None) -> None:

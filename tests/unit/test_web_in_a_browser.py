@@ -71,6 +71,7 @@ PAGES = {
     "runs": "/clusters/payments/runs",
     "settings": "/clusters/payments/settings",
     "fleet-of-all": "/fleet",
+    "setup": "/setup",
     "undo": "/runs/MOVING/undo",  # after its end
 }
 # Links to what only some may ask for.

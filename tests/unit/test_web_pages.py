@@ -251,8 +251,9 @@ def test_settings_that_cannot_be_read_are_no_unknown_name(
         config.unlink()
     else:
         config.write_bytes(content)
+    setup = client.get("/fleet")
+    assert str(setup.url).endswith("/setup") and complaint not in setup.text
     for path in (
-        "/fleet",
         "/clusters/demo",
         f"/runs/{run_id}",
         "/reports",
@@ -280,7 +281,7 @@ def test_without_any_settings_there_is_no_policy_that_narrows_what_is_seen(
     del environment["COUNTERPOISE_CONFIG"]
     environment["COUNTERPOISE_HOME"] = str(tmp_path / "home")
     with web.browser(environment, "victor", role="viewer") as client:
-        for path in ("/fleet", f"/runs/{run_id}", "/reports/demo/a.html", "/ledger"):
+        for path in (f"/runs/{run_id}", "/reports/demo/a.html", "/ledger"):
             assert client.get(path).status_code == 200, path
 
 
@@ -297,7 +298,7 @@ def test_without_the_file_of_settings_nothing_is_shown(
         *("/reports/demo/a.html", "/reports/fleet.html", "/reports?cluster=demo", "/reports"),
         *(f"/runs/{run_id}", f"/runs/{run_id}/plan", f"/runs/{run_id}/plan.json"),
         *(f"/api/runs/{run_id}", "/ledger", "/api/ledger"),
-        *("/fleet", "/api/fleet", "/metrics", "/clusters/demo", "/clusters/demo/findings"),
+        *("/api/fleet", "/metrics", "/clusters/demo", "/clusters/demo/findings"),
     )
     for name in ("demo/a.html", "fleet.html"):
         assert client.get(f"/reports/{name}").status_code == 403
@@ -308,6 +309,8 @@ def test_without_the_file_of_settings_nothing_is_shown(
             response = client.get(path)
         assert "The configuration of Counterpoise (clusters.yaml, or a" in response.text, path
         check_is_told_with_a_reference(response, caplog)
+    setup = client.get("/fleet")
+    assert str(setup.url).endswith("/setup") and "demo" not in setup.text
 
 
 def test_only_an_unknown_name_is_not_found(client: TestClient, environment: dict[str, str]) -> None:

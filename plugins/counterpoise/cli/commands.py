@@ -63,6 +63,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "ledger": Command("ledger", "migrate the ledger, or delete its old rows"),
     },
     "set up": {
+        "init": Command("init", "make a working folder with a commented clusters.yaml"),
         "self-check": Command(
             "self_check",
             "whether settings, ledger, store, Spark, Airflow, Java and Kafka can be used",

@@ -70,6 +70,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "counterpoise audit --cluster orders-eu --baseline audit/audit.json --fail-on new",
         "counterpoise audit --cluster orders-eu --rule 'quorum-*' --format junit",
     ),
+    "init": ("counterpoise init /opt/counterpoise",),
     "self-check": ("counterpoise self-check", "counterpoise self-check --json --timeout 30s"),
     "notify": ("counterpoise notify --test", "counterpoise notify --test --cluster orders-eu"),
     "completion": (

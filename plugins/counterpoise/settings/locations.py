@@ -137,6 +137,11 @@ class DefaultPlaces:
         return self.data / "ledger.db"
 
 
+def example_clusters() -> str:
+    """Return a clusters.yaml with comments, of one cluster."""
+    return Path(__file__).with_name("clusters.example.yaml").read_text()
+
+
 @dataclass(frozen=True, slots=True)
 class Locations:
     default: DefaultPlaces

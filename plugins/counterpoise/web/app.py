@@ -35,6 +35,7 @@ from counterpoise.web.responses import (
     unroutable_response,
 )
 from counterpoise.web.runs import run_routes
+from counterpoise.web.setup import setup_routes
 from counterpoise.web.started import started_routes
 from counterpoise.web.undo import undo_routes
 from counterpoise.web.viewers import OpenInstallation, may_read
@@ -77,6 +78,7 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     for refused in (StarletteHTTPException, RequestValidationError):
         app.add_exception_handler(refused, unroutable_response)
     app.include_router(fleet_routes(open_installation))
+    app.include_router(setup_routes(open_installation))
     app.include_router(waiver_routes(open_installation))
     app.include_router(cluster_request_routes(open_installation))
     app.include_router(new_plan_routes(open_installation))

@@ -43,7 +43,10 @@ def fleet_routes(open_installation: OpenInstallation) -> APIRouter:
     @router.get("/fleet")
     def fleet_page(request: Request, viewer: CurrentViewer, query: Query) -> Response:
         with open_installation() as installation:
-            found = fleet(installation, Viewing.of(installation, viewer))
+            viewing = Viewing.of(installation, viewer)
+            if not viewing.settings.clusters:
+                return RedirectResponse(f"{base_of(request)}/setup", status_code=303)
+            found = fleet(installation, viewing)
             now = installation.clock()
         return page(
             request,

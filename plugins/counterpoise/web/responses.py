@@ -64,6 +64,7 @@ _SENTENCES: Final = {
     404: "There is nothing of this name. It may have been renamed.",
     405: "Nothing can be sent to this address, and nothing was changed.",
 }
+_FIRST_PAGES: Final = ("/fleet", "/waiting")
 _NOT_SHOWN: Final = "This page cannot be shown now."
 _NOT_KNOWN: Final = (
     "It is not known whether this was recorded: open the page again, which shows it."
@@ -199,8 +200,10 @@ async def safe_response(
         response = _not_found(request)
     except ConfigurationError as error:
         response = _unknown(request, error, why=_NO_CONFIGURATION)
+        response = _to_setup(request) or response
     except InputError as error:
         response = error_page(request, 422, str(error)) if is_form else _unknown(request, error)
+        response = _to_setup(request) or response
     except Exception as error:  # noqa: BLE001 - its text may hold what a viewer must not see
         response = _unknown(request, error)
     response.headers.update(_HEADERS)
@@ -211,6 +214,12 @@ async def safe_response(
         # loaded again.
         response.headers["Refresh"] = f"{seconds}; url={_address_of(request)}"
     return response
+
+
+def _to_setup(request: Request) -> Response | None:
+    """Return the way to the checklist, for whoever opens a page that has no settings to show."""
+    is_page = request.method == "GET" and _path_of(request) in _FIRST_PAGES
+    return RedirectResponse(f"{base_of(request)}/setup", status_code=303) if is_page else None
 
 
 async def unroutable_response(request: Request, error: Exception) -> Response:

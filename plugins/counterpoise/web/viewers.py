@@ -30,9 +30,9 @@ may_read = requires_access_dag("GET", DagAccessEntity.RUN, param_dag_id=DAG_ID)
 
 
 def may_in_airflow(
-    user: Any, method: "ResourceMethod", entity: DagAccessEntity, dag_id: str = DAG_ID
+    user: Any, method: "ResourceMethod", entity: DagAccessEntity | None, dag_id: str = DAG_ID
 ) -> bool:
-    """Return whether Airflow lets an account do something with a Dag."""
+    """Return whether Airflow lets an account do something with a Dag, or with a part of it."""
     return bool(
         get_auth_manager().is_authorized_dag(
             method=method,

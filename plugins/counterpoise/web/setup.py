@@ -1,0 +1,93 @@
+"""The checklist of a fresh installation: which step is missing, the line to type, and a button.
+
+    GET /setup
+    POST /setup/{action}      # unpause, snapshot
+
+A page that has no settings to show leads here. Whoever may read runs may open it; the buttons do
+what Airflow lets the account do.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+import airflow
+from airflow.api_fastapi.core_api.security import get_user
+from airflow.models.dag import DagModel
+from airflow.utils.session import create_session
+from fastapi import APIRouter, Depends, Request, Response
+from sqlalchemy import select
+
+from counterpoise.errors import InputError, RefusedError, UnknownNameError
+from counterpoise.services.setup import AirflowNow, our_dags, setup
+from counterpoise.web.airflow_runs import StartInAirflow
+from counterpoise.web.forms import act, form_page
+from counterpoise.web.requests_of_people import back_to
+from counterpoise.web.responses import error_page, status_of
+from counterpoise.web.viewers import CurrentViewer, OpenInstallation, may_in_airflow
+
+_REFRESH_SECONDS: Final = 5
+
+Unpause = Callable[[], None]
+
+
+def airflow_now(user: Annotated[Any, Depends(get_user)]) -> AirflowNow:
+    """Return what Airflow has of ours."""
+    with create_session(scoped=False) as session:
+        query = select(DagModel.dag_id, DagModel.is_paused).where(
+            DagModel.dag_id.in_(our_dags()), DagModel.is_stale.is_(False)
+        )
+        paused = {row.dag_id: bool(row.is_paused) for row in session.execute(query)}
+    may_unpause = all(may_in_airflow(user, "PUT", None, dag_id) for dag_id in paused)
+    return AirflowNow(airflow.__version__, paused, may_unpause)
+
+
+def unpause_dags(user: Annotated[Any, Depends(get_user)]) -> Unpause:
+    """Return what unpauses our Dags, as Airflow's own page does."""
+
+    def unpause() -> None:
+        if not all(may_in_airflow(user, "PUT", None, dag_id) for dag_id in our_dags()):
+            raise RefusedError(
+                f"Airflow does not let {user.get_name()} unpause Dags; ask an administrator of "
+                "Airflow for a role that may"
+            )
+        with create_session(scoped=False) as session:
+            for dag in session.scalars(select(DagModel).where(DagModel.dag_id.in_(our_dags()))):
+                dag.set_is_paused(is_paused=False, session=session)
+
+    return unpause
+
+
+AirflowState = Annotated[AirflowNow, Depends(airflow_now)]
+UnpauseDags = Annotated[Unpause, Depends(unpause_dags)]
+
+
+def setup_routes(open_installation: OpenInstallation) -> APIRouter:
+    """Return the routes of the checklist."""
+    router = APIRouter()
+
+    @router.get("/setup")
+    def checklist(request: Request, viewer: CurrentViewer, state: AirflowState) -> Response:
+        found = setup(open_installation, state)
+        response = form_page(
+            request, viewer, "setup.html", setup=found, refresh_seconds=_REFRESH_SECONDS
+        )
+        if found.next_step and found.next_step.is_elsewhere:
+            response.headers["Refresh"] = str(_REFRESH_SECONDS)
+        return response
+
+    @act(router, "/setup/{action}")
+    def do(
+        request: Request, action: str, unpause: UnpauseDags, start_dag_run: StartInAirflow
+    ) -> Response:
+        if action not in ("unpause", "snapshot"):
+            raise UnknownNameError(f"there is no step {action!r}")
+        try:
+            if action == "unpause":
+                unpause()
+            else:
+                start_dag_run("kafka_snapshot", {}, "the first snapshot")
+        except (InputError, RefusedError) as error:
+            return error_page(request, status_of(error), str(error))
+        return back_to(request, "/setup")
+
+    return router
