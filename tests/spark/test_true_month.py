@@ -592,7 +592,14 @@ def test_the_charts_stand_in_a_table_too(reported: tuple[ReportPage, dict[str, A
 
 def test_no_number_is_left_that_nobody_compared(page: ReportPage) -> None:
     """Run after the others, which say what they have read."""
-    explanations = ("% of the fair share", "– ", "up to ", "95 % ≤:", "Times are UTC")
+    explanations = (
+        "% of the fair share",
+        "– ",
+        "up to ",
+        "95 % ≤:",
+        "Times are UTC",
+        "next 30 days",
+    )
     left = [
         text
         for text in page.unread()

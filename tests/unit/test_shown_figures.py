@@ -73,3 +73,28 @@ def test_it_is_read_once_until_a_report_is_written(
 
 def test_before_the_first_report_there_is_nothing(installation: Installation) -> None:
     assert shown_figures.shown_figures(installation, "other", "7d", with_load=True) is None
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ("balance", ("Preferred leaders", "Max − min over the live brokers", "Every broker")),
+        ("load", ("Bytes in per broker, as leader", "When disks are full", "orders.events-0")),
+    ],
+)
+def test_a_tab_shows_the_period_that_is_chosen(
+    part: str, words: tuple[str, ...], pages: Pages, told: Story
+) -> None:
+    with pages.browser() as browser:
+        usual = browser.get(f"/clusters/demo/{part}").text
+        month = browser.get(f"/clusters/demo/{part}?period=30d").text
+        odd = browser.get(f"/clusters/demo/{part}?period=%3Cb%3E").text
+        nothing = browser.get(f"/clusters/other/{part}").text
+    for word in words:
+        assert word in usual and word in month
+    assert 'period=7d" aria-current="true"' in usual and 'period=30d" aria-current="true"' in month
+    assert "169 snapshots since" in usual and "169 snapshots since" not in month
+    assert odd.count("snapshots since") == usual.count("snapshots since")
+    assert "No analysis yet" in nothing
+    for page in (usual, month):
+        assert "style=" not in page.partition("<main")[2] and len(page.encode()) < 300_000

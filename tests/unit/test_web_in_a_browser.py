@@ -25,12 +25,13 @@ from counterpoise.services import snapshots
 from counterpoise.web.app import build_app
 from counterpoise.web.responses import ASSETS
 from tests.support import hostile
-from tests.support.analysed_fleet import ANALYSED, SETTINGS, write_fleet
+from tests.support.analysed_fleet import ANALYSED, SETTINGS, write_fleet, write_history
 from tests.support.browser import Visitor, chromium, folder_of_pictures
 from tests.support.ledger_view import add_event
 from tests.support.pages import Pages, nothing_to_move
 from tests.support.pictures import cluster, simulated
 from tests.support.runs import FOUR_BROKERS, SimulatedRun
+from tests.support.series import story
 from tests.support.web import app_of, served, set_dag_run_state
 from tests.unit.test_web_plans import new_plan
 
@@ -118,6 +119,7 @@ def pages(folder: Path, moving: SimulatedRun) -> Pages:
         snapshots.make(installation, "payments", made.now)
         installation.archive.store.write_text("plans/x.json", moving.plan.to_json())
         write_fleet(installation)
+        write_history(installation, story(brokers=9, snapshots=200, cluster=LARGE))
         run = installation.ledger.propose(
             plan,
             installation.archive.write_plan(plan),

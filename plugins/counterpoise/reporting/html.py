@@ -76,16 +76,6 @@ def environment(*folders: Path) -> Environment:
     return made
 
 
-def body_of(page: str) -> Markup:
-    """Return what a page of ours shows below its heading, for another page of ours.
-
-    Empty of a text that is no page. Limits: it is as safe as the page is where that lies.
-    """
-    below = page.partition('<div class="stack">')[2]
-    body, end, _ = below.rpartition("</div>\n</main>")
-    return Markup(body if end else "")
-
-
 def _without_control_characters(value: object) -> str:
     """Return what an expression in a template prints; labels of pictures have names in them too."""
     text = without_control_characters(str(value))

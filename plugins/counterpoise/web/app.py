@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from counterpoise.services.viewers import settings_of_pages
 from counterpoise.web.answers import answer_routes
+from counterpoise.web.cluster_figures import cluster_figure_routes
 from counterpoise.web.cluster_requests import cluster_request_routes
 from counterpoise.web.clusters import cluster_routes
 from counterpoise.web.fleet import fleet_routes
@@ -83,6 +84,7 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     app.include_router(cluster_request_routes(open_installation))
     app.include_router(new_plan_routes(open_installation))
     app.include_router(cluster_routes(open_installation))
+    app.include_router(cluster_figure_routes(open_installation))
     app.include_router(ledger_routes(open_installation))
     app.include_router(metrics_routes(open_installation))
     app.include_router(report_routes(open_installation))

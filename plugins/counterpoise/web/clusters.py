@@ -112,20 +112,6 @@ def cluster_routes(open_installation: OpenInstallation) -> APIRouter:
             now=found.now,
         )
 
-    @router.get("/clusters/{name}/balance")
-    def balance(request: Request, name: str, viewer: CurrentViewer) -> Response:
-        with open_installation() as installation:
-            head = cluster_head(installation, Viewing.of(installation, viewer), name)
-            now = installation.clock()
-        return cluster_page(request, viewer, head, "Balance", "cluster_balance.html", now=now)
-
-    @router.get("/clusters/{name}/load")
-    def load(request: Request, name: str, viewer: CurrentViewer) -> Response:
-        with open_installation() as installation:
-            head = cluster_head(installation, Viewing.of(installation, viewer), name)
-            now = installation.clock()
-        return cluster_page(request, viewer, head, "Load and disks", "cluster_load.html", now=now)
-
     @router.get("/clusters/{name}/findings")
     def findings(request: Request, name: str, viewer: CurrentViewer) -> Response:
         with open_installation() as installation:
