@@ -145,7 +145,7 @@ def test_a_late_move_of_a_partition_of_the_plan_halts_a_run_until_the_sweep_has_
     tmp_path: Path,
 ) -> None:
     earlier, run = beside_a_late_move(tmp_path, FIRST)
-    with pytest.raises(HaltedError, match=r"an earlier call of ours came late.* orders-0.*watch"):
+    with pytest.raises(HaltedError, match=r"somebody else is reassigning.* orders-0.*watch"):
         run.repeat(run.driver().step)
     assert run.end(run.driver()) is RunState.HALTED
     earlier.repeat(earlier.driver().sweep_step)

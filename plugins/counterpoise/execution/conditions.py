@@ -180,7 +180,8 @@ TABLE: Final[Mapping[Condition, Row]] = {
         _FIND_OUT_WHO,
     ),
     Condition.FOREIGN: _at_once(
-        "somebody else is reassigning {partitions}: {names}", "wait for the end, then {again}"
+        "somebody else is reassigning {partitions}: {names}",
+        "wait for the end (`counterpoise watch` ends late calls of earlier runs), then {again}",
     ),
     Condition.REDIRECTED: _at_once(
         "somebody else redirected {moves} of this run: {names}",

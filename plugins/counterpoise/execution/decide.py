@@ -143,22 +143,20 @@ def reason_to_halt(inputs: DecisionInputs) -> Halt | None:
 
 
 def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
-    conditions = inputs.observation.conditions
+    observation = inputs.observation
     in_plan = [move.topic_partition for move in inputs.by_state[MoveState.FOREIGN]]
-    of_others = [tp for tp in in_plan if tp not in conditions.of_earlier_runs]
-    foreign = [str(tp) for tp in (*of_others, *conditions.foreign_reassignments)]
-    # A run that is paused begins nothing beside them: what they move may have arrived by its end.
-    if redirected := [tp for tp in of_others if tp in inputs.observation.submitted]:
+    if redirected := [tp for tp in in_plan if tp in observation.submitted]:
         return _halt(inputs, of(Condition.REDIRECTED, redirected))
+    foreign = [*in_plan, *observation.conditions.foreign_reassignments]
+    # A run that is paused begins nothing beside them: what they move may have arrived by its end.
     if foreign and not reason_to_pause(inputs):
         return _halt(inputs, of(Condition.FOREIGN, foreign))
     if drifted := inputs.by_state[MoveState.DRIFTED]:
         return _halt(inputs, of(Condition.DRIFTED, _names(drifted)))
     if taken_back := inputs.moves_in(MoveState.TAKEN_BACK, MoveState.CANCELLED):
         return _halt(inputs, of(Condition.TAKEN_BACK, _names(taken_back)))
-    late = [str(tp) for tp in in_plan if tp in conditions.of_earlier_runs]
-    if late := [*late, *_names(inputs.by_state[MoveState.STUCK])]:
-        return _halt(inputs, of(Condition.CAME_LATE, late))
+    if stuck := inputs.by_state[MoveState.STUCK]:
+        return _halt(inputs, of(Condition.CAME_LATE, _names(stuck)))
     if inputs.run_progress.throttle_gaps > _MAX_THROTTLE_GAPS:
         keys = keys_removed_by_others(inputs)
         return _halt(inputs, of(Condition.THROTTLE_GAP, keys), cancels=True)

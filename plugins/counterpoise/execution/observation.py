@@ -70,8 +70,6 @@ class ClusterConditions:
     """The cluster outside the plan: what a run must not make worse, and why it may have to wait."""
 
     foreign_reassignments: tuple[TopicPartition, ...] = ()
-    # Those that an earlier run of ours has submitted.
-    of_earlier_runs: frozenset[TopicPartition] = frozenset()
     unavailable_partitions: tuple[str, ...] = ()  # offline, or under min.insync.replicas
     # Topics with under-replicated partitions whose min.insync.replicas may not be read.
     unreadable_topics: tuple[str, ...] = ()

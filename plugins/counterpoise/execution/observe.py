@@ -86,12 +86,9 @@ class Partitions:
         }
         return {**self.planned, **moving}
 
-    def foreign_reassignments(
-        self, of_earlier_runs: Set[TopicPartition]
-    ) -> tuple[TopicPartition, ...]:
-        """Return the reassignments outside the plan that no earlier run of ours has submitted."""
-        known = self.planned.keys() | of_earlier_runs
-        return tuple(sorted(tp for tp in self.reassignments if tp not in known))
+    def outside_the_plan(self) -> tuple[TopicPartition, ...]:
+        """Return the reassignments outside the plan."""
+        return tuple(sorted(tp for tp in self.reassignments if tp not in self.planned))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +126,11 @@ def observe(
     unresponsive_broker_ids = _unresponsive(live_broker_ids, concerned - configs.keys(), versions)
     copies = copies_of(partitions, live_broker_ids - unresponsive_broker_ids)
     log_dirs = read_log_dirs(reader, copies, previous, now, scope.disk_limit_percent)
-    of_earlier_runs = [
-        row for row in of_others if _is_target(partitions, row.topic_partition, row.target)
+    taken_over = [
+        row
+        for row in of_others
+        if _is_target(partitions, row.topic_partition, row.target) and _is_planned(scope.plan, row)
     ]
-    taken_over = [row for row in of_earlier_runs if _is_planned(scope.plan, row)]
     return Observation(
         run_id=scope.run_id,
         observed_at=now,
@@ -151,10 +149,7 @@ def observe(
         active_requests=_active_requests(ledger, scope, now),
         conditions=replace(
             _read_unhealthy(reader, partitions.unhealthy),
-            foreign_reassignments=partitions.foreign_reassignments(
-                {row.topic_partition for row in of_earlier_runs}
-            ),
-            of_earlier_runs=frozenset(row.topic_partition for row in of_earlier_runs),
+            foreign_reassignments=partitions.outside_the_plan(),
             full_log_dirs={b: reading.full for b, reading in log_dirs.items() if reading.full},
             versions=versions,
         ),
