@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise.errors import HaltedError
+from counterpoise.model.control import Control
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from counterpoise.services.emergency_stop import stop_from_plan
@@ -68,7 +69,7 @@ def test_what_is_in_flight_since_the_backup_is_cancelled_and_moved_again(
         run.cluster.advance(driver.step() or 0)
     restored_a_minute_ago(run, tmp_path / "restored", saved)
     stopped_from_the_plan(run, monkeypatch)
-    run.rate = 1_000_000_000
+    run.ask(Control.RATE, rate_bytes_per_second=1_000_000_000)
     with pytest.raises(HaltedError, match="cancelled or took back"):  # the stop did
         run.repeat(run.driver().step)
     assert run.end(run.driver()) is RunState.HALTED

@@ -121,6 +121,12 @@ class SimulatedRun:
         )
 
     def driver(self, admin: ClusterAdmin | None = None, ledger: Ledger | None = None) -> Driver:
+        """Return a driver at the rate that the test has set: that of the last yes."""
+        approved = [
+            approval.rate_bytes_per_second for approval in self.ledger.approvals_of(self.run_id)
+        ]
+        if approved and approved[-1] != self.rate:
+            self.ledger.record_decision(self.approval())
         options = ExecutionOptions(self.run_id, self.plan, self.rate, self.limits)
         ledger = ledger or self.ledger
         return Driver(admin or self.cluster, ledger, options, ledger.now, self.log.append)
