@@ -2,7 +2,6 @@
 Kafka's own tools.
 """
 
-import fcntl
 import io
 import json
 import os
@@ -10,7 +9,6 @@ import resource
 import signal
 import subprocess
 import sys
-import termios
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,8 +39,10 @@ from tests.support.kafka_facts import (
 )
 from tests.support.ledger_view import LedgerView
 from tests.support.pasting import Operator
+from tests.support.typed_runs import RUN, executed, imported, start
 
 MB = 1_000_000
+IMPATIENT = f"from counterpoise.cli import repeating; repeating.PATIENCE_SECONDS = 3.0; {RUN}"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -124,29 +124,6 @@ def test_an_expired_approval_a_wrong_rate_and_a_full_store_change_nothing(
     assert shell.type("snapshot", "--cluster", "demo").code == 3
     assert configs(kafka) == before
     assert not ongoing_reassignments(kafka)
-
-
-RUN = "from counterpoise.cli.main import run; run()"
-IMPATIENT = f"from counterpoise.cli import repeating; repeating.PATIENCE_SECONDS = 3.0; {RUN}"
-
-
-def start(
-    shell: CommandLine, *words: str | Path, code: str = RUN, terminal: int | None = None
-) -> subprocess.Popen[str]:
-    """A command in a process of its own, to be killed; at a terminal, where it is given one."""
-
-    def take_terminal() -> None:
-        os.setsid()
-        fcntl.ioctl(1, termios.TIOCSCTTY, 0)
-
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, words)],
-        env=os.environ | shell.environment,
-        stdout=subprocess.PIPE if terminal is None else terminal,
-        stderr=subprocess.STDOUT,
-        text=True,
-        preexec_fn=None if terminal is None else take_terminal,
-    )
 
 
 def test_a_run_killed_twice_ends_at_the_plan_with_configs_as_before(
@@ -257,30 +234,6 @@ def test_status_lists_every_run_with_who_decided(kafka: LocalKafka, shell: Comma
         "not today",
     )
     assert "rejected by alice" in shell.type("status", "--cluster", "demo").out
-
-
-def imported(
-    shell: CommandLine, name: str, wanted: Mapping[str, Sequence[int]], rate: str = "50MB/s"
-) -> Path:
-    """An approved plan that gives these partitions (`orders-0`) these replicas."""
-    plan, reassignment = shell.folder / f"{name}.json", shell.folder / "r.json"
-    rows = [
-        {"topic": topic, "partition": int(partition), "replicas": list(replicas)}
-        for (topic, _, partition), replicas in (
-            (name.rpartition("-"), replicas) for name, replicas in wanted.items()
-        )
-    ]
-    reassignment.write_text(json.dumps({"version": 1, "partitions": rows}))
-    typed = shell.type("import", reassignment, "--cluster", "demo", "--out", plan)
-    assert typed.code == 0, typed.err
-    typed = shell.type("approve", plan, "--rate", rate, "--reason", "test")
-    assert typed.code == 0, typed.err
-    return plan
-
-
-def executed(shell: CommandLine, plan: Path) -> None:
-    typed = shell.type("execute", plan)
-    assert typed.code == 0, typed.out + typed.err
 
 
 def test_what_was_cancelled_and_undone_is_proposed_again_and_starts(
