@@ -39,7 +39,7 @@ from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.archive import audit_report_name, balance_report_name
 from counterpoise.audit import auditing
 from counterpoise.installation import Installation
-from counterpoise.ledger.schema import events, plans, runs
+from counterpoise.ledger.schema import events, runs
 from counterpoise.model.balance import LeaderBalance
 from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding, to_json
 from counterpoise.model.fleet_document import ClusterState
@@ -256,21 +256,21 @@ def _write_ledger(installation: Installation, now: datetime, names: Sequence[str
         ledger.pin_cluster(name, f"id-of-{name}")
         ledger.record_snapshot(name, f"{name}-x", now - timedelta(minutes=20))
     kinds = ("submitted", "observed", "throttled", "done", "note")
-    plan_rows, run_rows, event_rows = [], [], []
+    run_rows, event_rows = [], []
     for number in range(RUNS):
         cluster = names[0 if number % 2 else number // 2 % len(names)]
         opened_at = now - timedelta(hours=number)
         run_id, fingerprint = f"{cluster}-run-{number:04d}", f"sha256:{number:064d}"
-        plan_rows.append((fingerprint, cluster, f"plans/{number}.json", opened_at))
+        plan_uri = f"plans/{number}.json"
         is_waiting = 0 < number < 20 and not number % 2 and number // 2 < len(names)
         state = RunState.PROPOSED if is_waiting else RunState.DONE
-        run_rows.append((run_id, cluster, fingerprint, state, "", "alice", opened_at))
+        row = (run_id, cluster, fingerprint, plan_uri, state, "", "alice", opened_at)
+        run_rows.append(row)
         for event in range(EVENTS_PER_RUN):
             at, kind = opened_at + timedelta(seconds=event), kinds[event % len(kinds)]
             event_rows.append((run_id, at, kind, f"12 partitions by alice, batch {event}"))
     with sa.create_engine(installation.locations.ledger).begin() as connection:
         for table, names_of, rows in (
-            (plans, ("fingerprint", "cluster", "plan_uri", "recorded_at"), plan_rows),
             (runs, _RUN_COLUMNS, run_rows),
             (events, ("run_id", "at", "kind", "text"), event_rows),
         ):
@@ -282,6 +282,7 @@ _RUN_COLUMNS: Final = (
     "run_id",
     "cluster",
     "fingerprint",
+    "plan_uri",
     "state",
     "reason",
     "requested_by",
