@@ -264,7 +264,7 @@ def _write_ledger(installation: Installation, now: datetime, names: Sequence[str
         plan_uri = f"plans/{number}.json"
         is_waiting = 0 < number < 20 and not number % 2 and number // 2 < len(names)
         state = RunState.PROPOSED if is_waiting else RunState.DONE
-        row = (run_id, cluster, fingerprint, plan_uri, state, "", "alice", opened_at)
+        row = (run_id, cluster, fingerprint, plan_uri, state, "", "airflow:alice", opened_at)
         run_rows.append(row)
         for event in range(EVENTS_PER_RUN):
             at, kind = opened_at + timedelta(seconds=event), kinds[event % len(kinds)]

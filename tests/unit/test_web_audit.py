@@ -100,13 +100,16 @@ def test_each_finding_leads_to_its_waiver(pages: Pages) -> None:
     [
         (
             WantedPlan(Goal.ADD_BROKERS, (7, 8)),
-            ('value="add-brokers" selected', 'name="broker_ids" value="7, 8"'),
+            (
+                'value="add-brokers" data-fields="broker_ids max_bytes" checked',
+                'name="broker_ids" value="7, 8"',
+            ),
         ),
         (
             WantedPlan(Goal.REPLICATION_FACTOR, topics=("a&b", "orders"), replication_factor=3),
             ('name="topics" value="a&amp;b, orders"', 'name="replication_factor" value="3"'),
         ),
-        (WantedPlan(Goal.LEADERS), ('value="leaders" selected',)),
+        (WantedPlan(Goal.LEADERS), ('value="leaders" data-fields="" checked',)),
     ],
 )
 def test_a_wanted_plan_leads_to_the_form_filled_in(

@@ -2,6 +2,7 @@
 whom.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from counterpoise import installation as wiring
 from counterpoise.archive import no_moves_report_name
 from counterpoise.errors import RefusedError
 from counterpoise.model.cluster_failure import FailureKind
+from counterpoise.model.request import FORM_TITLES, PLANNED_GOALS
 from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.fresh_snapshot import snapshot_form
 from counterpoise.services import plans, snapshots
@@ -71,12 +73,13 @@ def test_a_plan_is_shown_before_anybody_is_asked(pages: Pages) -> None:
     with starting(pages) as (client, started):
         shown = send(client, do="show", goal="add-brokers", broker_ids="4", topics="ord*")
         assert shown.status_code == 200, shown.text
-        for words in ("The plan", "2026-11-22 12:00", "How even", "What it costs", "ord*"):
+        for words in ("The plan</h3>", "2026-11-22 12:00", "How even", "What it costs", "ord*"):
             assert words in shown.text, words
         assert "not chosen yet" not in shown.text  # the rate that approvers will be offered
-        assert 'value="add-brokers" selected' in shown.text
+        assert re.search(r'value="add-brokers"[^>]* checked>', shown.text)
+        assert shown.text.count('class="main"') == 1, "ask for approval"
         cut = send(client, do="show", goal="add-brokers", broker_ids="4", max_bytes="150B")
-        assert "Cut by the budget" in cut.text
+        assert "budget leaves for a later plan" in cut.text
     assert not started and count_runs(pages) == 0
 
 
@@ -101,21 +104,56 @@ def test_start_starts_the_dag_with_what_was_filled_in(pages: Pages) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "words"),
+    ("typed", "field", "words"),
     [
-        ({"do": "start", "goal": "add-brokers", "reason": "x"}, "needs brokers"),
-        ({"do": "start", "goal": "leaders"}, "must not be empty"),
-        ({"do": "show", "goal": "leaders", "max_bytes": "5"}, "no unit"),
-        ({"do": "show", "goal": "fly"}, "is unknown"),
-        ({"do": "show", "goal": "leaders", "topics": hostile.HOSTILE}, "is no topic"),
+        ({"do": "start", "goal": "add-brokers", "reason": "x"}, "broker_ids", "needs brokers"),
+        ({"do": "show", "goal": "add-brokers", "broker_ids": "15"}, "broker_ids", "15 is not"),
+        ({"do": "start", "goal": "leaders"}, "reason", "must not be empty"),
+        ({"do": "show", "goal": "rebalance", "max_bytes": "5"}, "max_bytes", "no unit"),
+        ({"do": "show", "goal": "relief", "below_percent": "x"}, "below_percent", "whole number"),
+        ({"do": "show", "goal": "leaders", "topics": hostile.HOSTILE}, "topics", "is no topic"),
     ],
 )
-def test_what_cannot_be_used_comes_back(pages: Pages, typed: dict[str, str], words: str) -> None:
+def test_what_cannot_be_used_is_told_at_its_field(
+    pages: Pages, typed: dict[str, str], field: str, words: str
+) -> None:
     with starting(pages) as (client, started):
         answer = send(client, **typed)
-    assert answer.status_code == 422 and words in answer.text
+    assert answer.status_code == 422
+    told = answer.text.partition(f'id="{field}-problem">')[2].partition("</p>")[0]
+    assert words in told, answer.text[-3000:]
+    assert f'aria-describedby="{field}-problem' in answer.text
     hostile.check_html(answer.text.replace("<form", "<div", 1))
     assert not started
+
+
+def test_an_unknown_goal_is_told_at_the_goals(pages: Pages) -> None:
+    with starting(pages) as (client, _):
+        answer = send(client, do="show", goal="fly")
+    assert answer.status_code == 422 and "is unknown" in answer.text
+
+
+def test_a_field_that_the_goal_does_not_have_counts_as_empty(pages: Pages) -> None:
+    with starting(pages) as (client, started):
+        typed = {"broker_ids": "4", "max_bytes": "x", "below_percent": "x"}
+        sent = send(client, do="start", goal="leaders", reason="why", **typed)
+    assert sent.status_code == 303
+    assert started[0][1] == {"cluster": "demo", "goal": "leaders"}
+
+
+def test_each_goal_of_the_table_names_its_fields_and_the_style_hides_the_others(
+    pages: Pages,
+) -> None:
+    with starting(pages) as (client, _):
+        page = client.get(PLAN).text
+        style = client.get("/static/style.css").text
+    named = dict(re.findall(r'name="goal" value="([^"]+)" data-fields="([^"]*)"', page))
+    assert list(named) == [str(goal) for goal in PLANNED_GOALS]
+    assert named["relief"] == "below_percent max_bytes" and named["leaders"] == ""
+    for field in {field for fields in named.values() for field in fields.split()}:
+        if field in FORM_TITLES:
+            assert f'class="of-{field}"' in page
+            assert f':not([data-fields~="{field}"])) .of-{field}' in style
 
 
 @pytest.mark.parametrize(
@@ -205,7 +243,7 @@ def test_a_cluster_whose_provider_opens_no_runs_is_planned_but_nothing_starts(
         assert "No run can follow: Confluent Cloud" in form and 'value="start"' not in form
         shown = send(client, path, do="show", goal="add-brokers", broker_ids="4").text
         assert "The plan" in shown and "No run can follow" in shown
-        assert "<li>Confluent Cloud: reassignments are not open" in shown
+        assert "<li>Confluent Cloud: reassignments are not open" in shown.replace("\u00a0", " ")
         sent = send(client, path, do="start", goal="leaders", reason="x")
     assert sent.status_code == 409 and "luster cloud is on Confluent Cloud" in sent.text
     assert not started

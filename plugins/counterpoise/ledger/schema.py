@@ -47,7 +47,7 @@ clusters = sa.Table(
     sa.Column("notified_findings", sa.Text),
 )
 
-# What does not work with a cluster now (`failures.py`).
+# What does not work with a cluster now.
 failures = sa.Table(
     "failures",
     metadata,

@@ -111,6 +111,14 @@ FIELDS_OF_GOALS: Final[Mapping[str, Goal]] = {
 }
 
 
+def fields_of(goal: Goal) -> tuple[str, ...]:
+    """Return the fields of a request that a form shows for one goal and not for all of them."""
+    needed = [field for field, owner in FIELDS_OF_GOALS.items() if owner is goal]
+    kind = KINDS[goal]
+    shown = {"broker_ids": kind.brokers, "max_bytes": kind.copies}
+    return (*needed, *(field for field, is_shown in shown.items() if is_shown))
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What a plan may touch.

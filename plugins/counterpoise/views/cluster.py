@@ -122,6 +122,7 @@ class BrokerFigures(Struct, frozen=True):
     rack: str | None
     is_fenced: bool
     leaders: int
+    is_idle: bool = False
 
 
 class Before(Struct, frozen=True):
