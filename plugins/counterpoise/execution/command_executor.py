@@ -29,7 +29,7 @@ from counterpoise.execution.observation import Observation
 from counterpoise.execution.observe import changed_moves
 from counterpoise.execution.recorded_calls import AnyResults, RecordedCalls, name_of
 from counterpoise.execution.throttling.read_back import throttled_moves
-from counterpoise.execution.throttling.restore import keys_to_own
+from counterpoise.execution.throttling.restore import keys_to_own, subtracted_from
 from counterpoise.execution.throttling.targets import (
     default_rate,
     list_entries,
@@ -129,7 +129,7 @@ class CommandExecutor:
         )
         taken_back = [*command.taken_back, *command.restored]
         with step.together(is_current=True):
-            before = step.touching(own)
+            before = step.touching([*own, *subtracted_from(taken_back, own)])
             self._record_throttle(command, rate, default_rate(observation.configs), step)
         # Taken back first: a list may have no room for the new entries beside the old ones.
         changes = [*(change for _, change in taken_back), *command.changes]

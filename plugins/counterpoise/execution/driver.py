@@ -141,9 +141,10 @@ class Driver:
             observation = self._observe(None)
             check_drift(self._plan, run.state, observation)
             check_health(self._plan, observation)
+            run_progress = self._inputs(None, observation).run_progress
             with step.together():
                 step.change_state(RunState.RUNNING)
-                step.update_progress(self._inputs(None, observation).run_progress)
+                step.update_progress(run_progress)
 
     def step(self) -> float | None:
         """Observe once, and do what follows; return the seconds to wait.

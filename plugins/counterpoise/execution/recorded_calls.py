@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import UnknownOutcomeError
 from counterpoise.execution.commands import KeyChange
-from counterpoise.execution.throttling.restore import restoring_change
+from counterpoise.execution.throttling.restore import restoring_change, subtracted_from
 from counterpoise.kafka_admin.combined_reads import read_throttle_keys
 from counterpoise.kafka_admin.config_requests import without_answer
 from counterpoise.model.cluster import TopicPartition
@@ -54,7 +54,8 @@ class RecordedCalls:
         """
         with step.together(is_current=True):
             self.record_event("restoring", pluralize(len(keys), "config key"), step)
-        results = self.alter_configs([change for _, change in keys], {}, step)
+            before = step.touching(subtracted_from(keys))
+        results = self.alter_configs([change for _, change in keys], before, step)
         self.read_back(keys, results, step)
         return results
 

@@ -62,6 +62,17 @@ def keys_to_own(
     return keys
 
 
+def subtracted_from(
+    keys: Iterable[KeyChange], owned_anyway: Iterable[OwnedKey] = ()
+) -> list[OwnedKey]:
+    """Return the lists from which entries are taken: a call that does so later, when the list is
+    unset, leaves an empty one there.
+    """
+    known = {owned.resource_key for owned in owned_anyway}
+    subtracts = (key for key, change in keys if change.operation is ConfigOperation.SUBTRACT)
+    return [key for key in subtracts if key.resource_key not in known]
+
+
 def without_ours(owned: OwnedKey, present: str | None) -> str | None:
     """Return what a key would be, had nobody of ours written to it."""
     if owned.key not in LIST_KEYS:
