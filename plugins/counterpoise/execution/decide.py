@@ -59,7 +59,7 @@ from counterpoise.execution.progress_update import (
 from counterpoise.execution.throttling.restore import idle_keys, restore_all_keys, unneeded_entries
 from counterpoise.execution.throttling.targets import dynamic_value, list_entries, removed_by_others
 from counterpoise.model.calendar import opens_at
-from counterpoise.model.kafka import ConfigChange, ResourceKey
+from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import InFlight
 from counterpoise.model.reassignment import is_one_reassignment
@@ -335,20 +335,14 @@ def with_listed_first(inputs: DecisionInputs, batch: Sequence[Move]) -> tuple[Mo
     What was listed is submitted before anything else is listed, so that a batch that grows with
     each observation is never put off.
     """
-    missing: dict[ResourceKey, set[str]] = {}
-    for change in inputs.missing_changes(inputs.throttles_for(batch)):
-        missing[change.resource_key] = set(list_entries(change.value))
-    if not missing:
+
+    def lacks_throttles(moves: Sequence[Move]) -> bool:
+        return bool(inputs.missing_changes(inputs.throttles_for(moves)))
+
+    if not lacks_throttles(batch):
         return tuple(batch)
-
-    def is_listed(move: Move) -> bool:
-        own = inputs.throttles_for([move])
-        lacks_rate = not own.rates.isdisjoint(missing)
-        return not lacks_rate and all(
-            missing.get(key, set()).isdisjoint(entries) for key, entries in own.lists.items()
-        )
-
-    return tuple(filter(is_listed, batch)) or tuple(batch)
+    listed = [move for move in batch if not lacks_throttles([move])]
+    return tuple(listed or batch)
 
 
 def keys_removed_by_others(inputs: DecisionInputs) -> list[str]:
@@ -648,10 +642,7 @@ def check_drift(plan: RebalancePlan, state: RunState, observation: Observation) 
             "somebody else is reassigning partitions of this cluster "
             f"({join_names(foreign)}); wait for their end"
         )
-    if state is RunState.APPROVED:
-        drifted = _drifted_before_start(plan.moves, observation)
-    else:
-        drifted = _drifted_since_start(plan, observation)
+    drifted = [move for move in plan.moves if _has_drifted(move, state, observation)]
     if drifted:
         names = join_names([move.topic_partition for move in drifted])
         raise StalePlanError(
@@ -660,30 +651,15 @@ def check_drift(plan: RebalancePlan, state: RunState, observation: Observation) 
         )
 
 
-def _drifted_before_start(moves: Iterable[Move], observation: Observation) -> tuple[Move, ...]:
-    """Return the moves whose partition is not exactly as the plan found it.
-
-    Before the first start of a run, any of these is drift.
+def _has_drifted(move: Move, state: RunState, observation: Observation) -> bool:
+    """Return whether a partition is not exactly as the plan found it, before the first start of a
+    run; later, whether somebody else changed it meanwhile. A topic that is gone is skipped then.
     """
-
-    def is_unchanged(move: Move) -> bool:
-        partition = observation.partitions.get(move.topic_partition)
-        return (
-            partition is not None
-            and partition.reassignment is None
-            and partition.description.replicas == move.replicas_before
-            and not move.is_of_another_topic(partition.topic_id)
-        )
-
-    return tuple(move for move in moves if not is_unchanged(move))
-
-
-def _drifted_since_start(plan: RebalancePlan, observation: Observation) -> tuple[Move, ...]:
-    """Return the moves that somebody else changed meanwhile; a topic that is gone is skipped, as it
-    is by a run under way.
-    """
-    drifted_states = (MoveState.DRIFTED, MoveState.FOREIGN)
-    return tuple(move for move in plan.moves if observation.state_of(move) in drifted_states)
+    found = observation.state_of(move)
+    if state is not RunState.APPROVED:
+        return found in (MoveState.DRIFTED, MoveState.FOREIGN)
+    is_at_rest = found in (MoveState.PENDING, MoveState.DONE)
+    return not is_at_rest or not observation.is_as_before(move)
 
 
 def check_health(plan: RebalancePlan, observation: Observation) -> None:

@@ -134,7 +134,8 @@ class DecisionInputs:
         Those that do not seem to be under way stay listed where a call may still start them, or has
         just done so, or a step is done.
         """
-        between_steps = filter(self.observation.is_between_steps, self.by_state[MoveState.PENDING])
+        pending = self.by_state[MoveState.PENDING]
+        between_steps = [move for move in pending if not self.observation.is_as_before(move)]
         staying = {move.topic_partition for move in (*self.may_be_in_flight, *between_steps)}
         not_under_way = self._not_under_way if staying else ()
         return [*self.moving, *(m for m in not_under_way if m.topic_partition in staying)]

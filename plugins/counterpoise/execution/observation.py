@@ -254,9 +254,9 @@ class Observation:
 
         return next((target for target in remaining if can_end(target)), remaining[-1])
 
-    def is_between_steps(self, move: Move) -> bool:
-        """Return whether a reassignment of a pending move has ended."""
-        return self.partitions[move.topic_partition].description.replicas != move.replicas_before
+    def is_as_before(self, move: Move) -> bool:
+        """Return whether a partition has the replicas of before the run, in their order."""
+        return self.partitions[move.topic_partition].description.replicas == move.replicas_before
 
     def adding_replicas(self, move: Move) -> tuple[int, ...]:
         """Return the brokers that are being added now, or that the next reassignment adds."""
