@@ -15,7 +15,7 @@ from tests.support.broken import documents
 from tests.support.command_line import CommandLine
 
 COMMANDS = dict(leaf_commands(build_parser()))
-PRINT_WITHOUT_JSON = {"export", "completion"}  # JSON, a script
+PRINT_WITHOUT_JSON = {"export", "completion", "init"}  # JSON, a script, lines to type
 PIPES = ("|", ">", ">>")
 
 

@@ -280,4 +280,4 @@ class _Printer:
             self._line(f"    {self.seen.shown(plan).command}")
 
     def _line(self, line: str) -> None:
-        self.console.print(line, markup=False, soft_wrap=True)
+        self.console.print(line, soft_wrap=True)

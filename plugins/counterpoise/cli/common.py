@@ -194,7 +194,7 @@ def print_answer(arguments: argparse.Namespace, console: Console, value: Any, *l
         print_json(value)
         return
     for line in lines:
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def add_json_argument(parser: "argparse._ActionsContainer") -> None:

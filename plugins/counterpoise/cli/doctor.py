@@ -116,7 +116,7 @@ def _installation(arguments: argparse.Namespace) -> tuple[Installation, str]:
 def _print_examination(console: Console, examined: Examination) -> None:
     connectivity, metadata = examined.connectivity, examined.metadata
     used = connectivity.answered_by
-    console.print(f"bootstrap ({connectivity.security_protocol})", markup=False)
+    console.print(f"bootstrap ({connectivity.security_protocol})")
     rows = table("", "address", "steps (milliseconds)", "result")
     for check in connectivity.bootstrap[:_MAX_ROWS]:
         rows.add_row("*" if check is used else "", *_check_cells(check))

@@ -51,13 +51,13 @@ class Display:
             self._live.update(Group(*map(SafeRenderable, picture(shown))), refresh=True)
         elif (text := shown.in_words) != self._shown:
             self._shown = text
-            self._console.print(text, markup=False, soft_wrap=True)
+            self._console.print(text, soft_wrap=True)
 
     def log(self, text: str) -> None:
         """Print a line, unless the last one was the same."""
         if text != self._logged:
             self._logged = text
-            self._console.print(text, markup=False, soft_wrap=True)
+            self._console.print(text, soft_wrap=True)
 
 
 def picture(shown: RunNow) -> list[RenderableType]:

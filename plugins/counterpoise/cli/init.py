@@ -34,5 +34,5 @@ def _init(arguments: argparse.Namespace, console: Console) -> int:
         "  counterpoise self-check",
     ]
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True)
     return 0

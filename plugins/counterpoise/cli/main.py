@@ -123,7 +123,7 @@ def _complete(name: str, command: argparse.ArgumentParser) -> None:
     command.epilog = f"{command.epilog}\n\n{examples}" if command.epilog else examples
 
 
-def main(argv: Sequence[str], *, console: "Console | None" = None) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run one command; every error of ours becomes one message on stderr and an exit code."""
     first = argv[0] if argv else ""
     if "_ARGCOMPLETE" in os.environ:  # a shell runs us to complete a line
@@ -136,7 +136,7 @@ def main(argv: Sequence[str], *, console: "Console | None" = None) -> int:
     arguments = parser.parse_args([_as_value(word) for word in argv])
     try:
         with _without_output() if arguments.quiet else contextlib.nullcontext():
-            code = int(arguments.run(arguments, _safe(console)))
+            code = int(arguments.run(arguments, _console()))
     except CounterpoiseError as error:
         print(_sanitized(f"counterpoise {arguments.command}: {error}"), file=sys.stderr)
         return error.exit_code
@@ -169,12 +169,12 @@ def _complete_line() -> None:
     completion.complete(build_parser())
 
 
-def _safe(console: "Console | None") -> "Console":
+def _console() -> "Console":
     """Return a console as wide as the terminal, or wide enough for any table without one."""
     from counterpoise.cli.common import plain_console, safe_console
 
     width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
-    return safe_console(console or plain_console(width=width))
+    return safe_console(plain_console(width=width))
 
 
 @contextlib.contextmanager

@@ -189,12 +189,11 @@ def _print_snapshot(console: Console, snapshot: ClusterSnapshot, written_to: Pat
         f"{len(snapshot.live_broker_ids)} of {len(snapshot.registered_broker_ids)} brokers live, "
         f"{pluralize(snapshot.topics.num_rows, 'topic')}, "
         f"{pluralize(snapshot.partitions.num_rows, 'partition')}",
-        markup=False,
     )
     console.print(rows)
     console.print(tables.leaders_in_words(evenness([load.leaders for load in loads.values()])))
     if written_to:
-        console.print(f"written to {written_to}", markup=False)
+        console.print(f"written to {written_to}")
 
 
 def _broker_state(snapshot: ClusterSnapshot, broker_id: int) -> str:

@@ -35,13 +35,12 @@ def print_plan(
     """Print what a plan does: brokers, cost, time, the largest moves, warnings, fingerprint."""
     console.print(
         f"plan for {one_line(view.cluster) or 'the cluster'}: {view.goal_in_words}",
-        markup=False,
         style="bold",
     )
     if requested := view.request_in_words:
-        console.print(one_line(requested), markup=False)
+        console.print(one_line(requested))
     if view.is_empty:
-        console.print(f"nothing needs to move: {view.reason}", markup=False)
+        console.print(f"nothing needs to move: {view.reason}")
     _print_brokers(console, view)
     if not view.is_empty:
         console.print()
@@ -50,11 +49,11 @@ def print_plan(
         console.print()
         _print_moves(console, LargestMoves.of(plan, _MAX_MOVES_SHOWN))
     if deferred := view.deferred_in_words:
-        console.print(one_line(deferred), markup=False)
+        console.print(one_line(deferred))
     print_warnings(console, view.warnings)
-    console.print(view.fingerprint, markup=False)
+    console.print(view.fingerprint)
     if written_to:
-        console.print(f"written to {written_to}", markup=False)
+        console.print(f"written to {written_to}")
 
 
 def print_warnings(console: Console, warnings: Sequence[str]) -> None:
@@ -65,7 +64,7 @@ def print_warnings(console: Console, warnings: Sequence[str]) -> None:
 def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, report: str) -> None:
     """Print how a run of the plan ended."""
     run = status.run
-    console.print(f"run {run.run_id} is {run.in_words}", markup=False, style="bold")
+    console.print(f"run {run.run_id} is {run.in_words}", style="bold")
     if run.state is RunState.DONE:
         view = PlanView.of(plan)
         _print_brokers(console, view)
@@ -83,7 +82,7 @@ def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, repo
         f"config keys changed: {len(status.keys)}; restored: {len(over) - theirs}{left}; "
         f"waiting for a broker that does not respond: {len(status.pending_restores)}"
     )
-    console.print(f"report: {report}", markup=False)
+    console.print(f"report: {report}")
 
 
 def _print_brokers(console: Console, view: PlanView) -> None:
@@ -93,7 +92,7 @@ def _print_brokers(console: Console, view: PlanView) -> None:
         return
     picture = plan_picture(view, width=min(console.width, _MAX_PICTURE_WIDTH))
     for line in picture.split("\n"):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     console.print()
     console.print(
         "before → after (best possible); at its fullest: while the new copies arrive", style="dim"
@@ -101,9 +100,7 @@ def _print_brokers(console: Console, view: PlanView) -> None:
     for part in _broker_tables(view, shown, console.width):
         console.print(part)
     if others:
-        console.print(
-            f"and {format_count(len(others))} others: {view.other_brokers_in_words}", markup=False
-        )
+        console.print(f"and {format_count(len(others))} others: {view.other_brokers_in_words}")
     console.print()
     even = table("per broker", "before", "after", "best possible")
     for name, *spans in view.evenness:
@@ -159,12 +156,12 @@ def _print_cost(console: Console, view: PlanView) -> None:
         cost.add_row(row.name.lower(), row.planned, row.at_least, row.over)
     console.print(cost)
     for line in view.changes_in_words:
-        console.print(line, markup=False)
+        console.print(line)
 
 
 def _print_time(console: Console, view: PlanView) -> None:
     for line in view.pace_in_words:
-        console.print(line, markup=False)
+        console.print(line)
     for warning in (view.rate_warning, view.limit_warning):
         if warning and view.bytes_over_busiest_link:
             print_warnings(console, [warning])

@@ -75,7 +75,7 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
     else:
         _print_balance(console, written.analysed.balance, written.analysed.wanted)
     if not arguments.json:
-        console.print(f"report: {page}", markup=False, soft_wrap=True)
+        console.print(f"report: {page}", soft_wrap=True)
     if arguments.fleet:
         fleet.check()
     return 0
@@ -88,7 +88,7 @@ def _print_balance(
     latest, leaders = balance.latest, balance.latest.leaders
     begin, end = (format_moment(p.observed_at) for p in (balance.series[0], latest))
     count = pluralize(len(balance.series), "snapshot")
-    console.print(f"{one_line(balance.cluster)}: {count}, {begin} to {end}", markup=False)
+    console.print(f"{one_line(balance.cluster)}: {count}, {begin} to {end}")
     headings = ("leaders", "not preferred", "preferred", "replicas", "bytes")
     rows = tables.table("broker", "rack", "state", *((heading, "right") for heading in headings))
     for broker in balance.brokers:
@@ -111,7 +111,7 @@ def _print_balance(
     plan = WantedPlan(wanted.goal, wanted.broker_ids)
     command = plan.command(("--cluster", balance.cluster))
     words = f"a rebalance would help: {one_line(wanted.reason)}: {command}"
-    console.print(words, markup=False, soft_wrap=True)
+    console.print(words, soft_wrap=True)
 
 
 def _print_fleet(console: Console, fleet: FleetDocument) -> None:
@@ -134,4 +134,4 @@ def _count(number: int | None) -> str:
 
 def _analyse(installation: Installation, progress: Console) -> None:
     round_id = f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-    analyses.analyse(installation, round_id, lambda line: progress.print(line, markup=False))
+    analyses.analyse(installation, round_id, lambda line: progress.print(line))

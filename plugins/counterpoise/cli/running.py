@@ -190,4 +190,4 @@ def _verify(arguments: argparse.Namespace, console: Console) -> int:
 def _print_removal(installation: Installation, plan: RebalancePlan, console: Console) -> None:
     """Print whether the emptied brokers may be stopped, with the evidence."""
     for line in verification.removal_verdict(installation, plan).lines():
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)

@@ -70,14 +70,12 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
         print_json(shown)
         return 0
     for frozen in (active.frozen for active in in_force if active.frozen):
-        console.print(
-            f"cluster {frozen.cluster} is {frozen.frozen_in_words}", markup=False, soft_wrap=True
-        )
+        console.print(f"cluster {frozen.cluster} is {frozen.frozen_in_words}", soft_wrap=True)
     for kept in (kept for active in in_force for kept in active.kept_empty.values()):
-        console.print(f"{kept.cluster}: {kept.kept_empty_in_words}", markup=False, soft_wrap=True)
+        console.print(f"{kept.cluster}: {kept.kept_empty_in_words}", soft_wrap=True)
     tables.print_runs(console, shown)
     if not shown:
-        console.print(_looked_in(installation), markup=False, soft_wrap=True)
+        console.print(_looked_in(installation), soft_wrap=True)
     return 0
 
 
@@ -112,7 +110,7 @@ def follow(installation: Installation, run: Run, console: Console) -> int:
             return _REFRESH_SECONDS if shown.is_under_way else None
 
         repeat(refresh, display.log)
-    console.print(f"run {run.run_id} is {run.in_words}", markup=False, soft_wrap=True)
+    console.print(f"run {run.run_id} is {run.in_words}", soft_wrap=True)
     return 0 if run.state is RunState.DONE else 1
 
 
@@ -129,7 +127,7 @@ def _follow_as_json(installation: Installation, run: Run, log: Console) -> int:
             sys.stdout.flush()
         return _REFRESH_SECONDS if shown.state in UNDER_WAY_STATES else None
 
-    repeat(refresh, lambda text: log.print(text, markup=False, soft_wrap=True))
+    repeat(refresh, lambda text: log.print(text, soft_wrap=True))
     return 0 if printed and printed.state is RunState.DONE else 1
 
 
@@ -165,18 +163,17 @@ def _print_run(status: RunStatus, arguments: argparse.Namespace, console: Consol
         return
     tables.print_runs(console, [shown])
     if status.run_progress:
-        console.print(status.doing.in_words, markup=False, soft_wrap=True)
+        console.print(status.doing.in_words, soft_wrap=True)
         if status.is_under_way and status.doing.is_driven and status.run_progress.links:
             console.print(links_table(status.run_progress))
     for key in status.pending_restores:
         console.print(
             f"not restored yet: {key.name}: restored by `counterpoise watch --cluster "
             f"{status.run.cluster}` when its broker responds, and no copy uses it",
-            markup=False,
             soft_wrap=True,
         )
     for request in status.requests[-_MAX_REQUESTS_SHOWN:]:
-        console.print(_request_in_words(request), markup=False, soft_wrap=True)
+        console.print(_request_in_words(request), soft_wrap=True)
 
 
 def _request_in_words(request: ControlRequest) -> str:

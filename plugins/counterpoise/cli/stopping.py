@@ -92,7 +92,7 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
     plans.print_plan(console, undo_plan, view, written_to=arguments.out)
     approve = approve_line(arguments, arguments.out)
     execute = command_line(arguments, "execute", arguments.out)
-    console.print(f"approve it (`{approve}`), then `{execute}`", markup=False, soft_wrap=True)
+    console.print(f"approve it (`{approve}`), then `{execute}`", soft_wrap=True)
     return 0
 
 
@@ -176,7 +176,7 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
     people = console_for_people(arguments, console)
 
     def log(text: str) -> None:
-        people.print(text, markup=False, soft_wrap=True)
+        people.print(text, soft_wrap=True)
 
     provider = installation.cluster(name).policy.provider
     with installation.operator_without_ledger(name) as admin:
@@ -244,7 +244,7 @@ def _watch(arguments: argparse.Namespace, console: Console) -> int:
     progress = stderr_console(arguments)
 
     def log(text: str) -> None:
-        progress.print(indented(text), markup=False, soft_wrap=True)
+        progress.print(indented(text), soft_wrap=True)
 
     with open_installation(may_make_ledger=False) as installation:
         all_clusters = sorted(installation.settings.clusters)
@@ -273,9 +273,9 @@ def _print_watch(console: Console, cluster: str, report: "WatchReport") -> None:
     left = (report.done | report.under_way).items()
     lines = [f"  {what}: {entry}" for what, entries in left for entry in entries]
     if lines:
-        console.print("\n".join([f"cluster {cluster}:", *lines]), markup=False)
+        console.print("\n".join([f"cluster {cluster}:", *lines]))
     elif report.is_clean:
-        console.print(f"cluster {cluster}: nothing was left behind", markup=False)
+        console.print(f"cluster {cluster}: nothing was left behind")
     for what, entries in report.needs_attention.items():
         for entry in entries:
             _log_to_stderr(f"cluster {cluster}: {what}: {entry}")

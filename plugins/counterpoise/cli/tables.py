@@ -27,7 +27,6 @@ def print_runs(console: Console, runs: Sequence[RunStatusView]) -> None:
     if not runs:
         console.print(
             "no runs yet: `counterpoise plan` makes a plan, `counterpoise approve` opens its run",
-            markup=False,
         )
         return
     figures = [("moves", "right"), ("copied", "right")]
