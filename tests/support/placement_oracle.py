@@ -12,7 +12,7 @@ The order of priorities, each as good as it can be before the next one counts:
     4. squares of the replicas per broker; each weighed by the largest disks / its own, where these
        differ
     5. bytes outside the band, over all brokers
-    6. bytes copied
+    6. bytes copied; where the request has a budget, no more than that from the start
 
 A case is read from a document and a request alone. The fair share of bytes, around which the band
 lies, is taken from the plan's figures: it is a definition, and this is about how near a plan comes.
@@ -323,6 +323,12 @@ class _Model:
 
     def best(self, bands: Mapping[int, tuple[int, int]]) -> Placed:
         case, sizes = self.case, {key: row[4] for key, row in self.case.rows.items()}
+        copies = {
+            cell: var for cell, var in self.stands.items() if cell[1] not in case.before[cell[0]]
+        }
+        max_bytes = case.request.budget.max_bytes
+        if max_bytes is not None:
+            self.model.add(sum(sizes[key] * var for (key, _), var in copies.items()) <= max_bytes)
         unplaced = self._least(sum(self.unplaced))
         outside = self._least(sum(self.outside))
         racks = self._least(sum(self.racks))
@@ -337,9 +343,6 @@ class _Model:
             self.model.add(held - out <= high)
             self.model.add(held + out >= low)
             out_of_band.append(out)
-        copies = {
-            cell: var for cell, var in self.stands.items() if cell[1] not in case.before[cell[0]]
-        }
         for broker, room in case.rooms.items():
             arriving = [sizes[key] * var for (key, b), var in copies.items() if b == broker]
             self.model.add(sum(arriving) <= room)

@@ -17,9 +17,10 @@ from benchmarks.judge import judge
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import to_reassignment_json
-from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.request import Budget, Goal, PlanRequest
 from counterpoise.planning import make_plan
 from tests.support.goal_judge import assignment_after, executed
+from tests.support.goal_judge import judge as judge_plan
 
 CLUSTERS = Path(__file__).with_name("crooked_clusters")
 GB = 10**9
@@ -164,3 +165,14 @@ def test_no_partition_gets_several_new_replicas_without_need(
     assert sum(new) == copies
     assert sum(new) - len(new) == several
     assert all(set(move.replicas_after) & set(move.replicas_before) for move in plan.moves)
+
+
+def test_three_quarters_of_a_budget_buy_even_counts_and_then_bytes() -> None:
+    snapshot = from_document_text(json.dumps(document("budget-three-quarters")))
+    budget = Budget(max_bytes=15_581_345)
+    plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE, budget=budget))
+    assert plan.copied_bytes <= 15_581_345
+    assert [figure.replicas_after for figure in plan.figures] == [22, 22, 22, 22]
+    away = [abs(one.bytes_after - one.bytes_best) - one.bytes_best // 10 for one in plan.figures]
+    assert sum(max(0, distance) for distance in away) < 5_000_000
+    assert judge_plan(snapshot, plan).errors == ()

@@ -1,5 +1,8 @@
 """The budget: of a plan that is larger, the part that gains most evenly is kept.
 
+Goals that even the cluster out plan within the budget (`placing/within_budget`), and start from
+this part; all others keep it.
+
     deferred = keep_copies_within(placement, before, max_bytes)      # takes copies back
 
     order of the partitions that are copied:

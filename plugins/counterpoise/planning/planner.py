@@ -34,6 +34,7 @@ from counterpoise.planning.budget import keep_copies_within
 from counterpoise.planning.evenness import is_worth_copying, is_worth_moving
 from counterpoise.planning.explanation import explain
 from counterpoise.planning.goals import GOALS
+from counterpoise.planning.goals.evening import EveningGoal
 from counterpoise.planning.leader_candidates import Candidates
 from counterpoise.planning.leader_choice import choose_leaders
 from counterpoise.planning.placement import CopyBound, Placement, Roles
@@ -95,6 +96,9 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     max_bytes = request.budget.max_bytes
     if max_bytes is not None:
         deferred = keep_copies_within(placement, before, max_bytes)
+        if deferred.partitions and isinstance(goal, EveningGoal):
+            traffic_gains = _place_within(result, goal, placement, max_bytes)
+            result = replace(result, traffic_gains=traffic_gains)
         # Made anew, since what is known of each broker set was found before copies were taken back.
         result = replace(result, deferred=deferred)
     result = replace(result, assignment=_with_leaders(result))
@@ -150,6 +154,29 @@ def _place_each(
         traffic_gains |= {int(rows[row]): gain for row, gain in gains.items()}
         placed.append(after)
     _put_together(placement, parts, placed)
+    return traffic_gains
+
+
+def _place_within(
+    result: PlanningResult, goal: EveningGoal, placement: Placement, max_bytes: int
+) -> dict[int, int]:
+    """Replace the part of the plan that fits by the best that so many bytes buy, in each set.
+
+    Each broker set has what its part copies; the last one also what is left.
+    """
+    traffic_gains: dict[int, int] = {}
+    placed, bytes_left = [], max_bytes
+    for part in result.parts:
+        cut = part.of(placement)
+        is_last = part is result.parts[-1]
+        budget = bytes_left if is_last else int(cut.arriving.sum())
+        after = part.of(result.before)
+        gains = goal.place_within(after, part.roles, result.request, budget, cut)
+        bytes_left -= int(after.arriving.sum())
+        rows = np.flatnonzero(part.rows)
+        traffic_gains |= {int(rows[row]): gain for row, gain in gains.items()}
+        placed.append(after)
+    _put_together(placement, result.parts, placed)
     return traffic_gains
 
 

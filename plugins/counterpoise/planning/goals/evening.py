@@ -46,6 +46,7 @@ from counterpoise.planning.placing.small import (
     solve,
 )
 from counterpoise.planning.placing.spread import repair_racks, spread
+from counterpoise.planning.placing.within_budget import place_within, search_within
 from counterpoise.planning.planning_result import PlanningGoal, PlanningResult, as_range
 from counterpoise.planning.request_checks import brokers_are
 
@@ -100,6 +101,32 @@ class EveningGoal(PlanningGoal):
         self.place_in_rounds(placement, roles, request)
         if self._may_be_better(placement, roles) and is_affordable(placement, roles):
             make_counts_best(placement, choose(Placement.of(placement.cluster)))
+
+    def place_within(
+        self,
+        placement: Placement,
+        roles: Roles,
+        request: PlanRequest,
+        max_bytes: int,
+        whole_cut: Placement,
+    ) -> dict[int, int]:
+        """Move replicas for what so many bytes buy; return what traffic gains, by partition.
+
+        `whole_cut` is what is left of the plan without a budget when the rest is cut off: where the
+        search comes to less, it is that.
+        """
+        percent = request.policy.bytes_tolerance_percent
+        find_band = partial(byte_band, roles=roles, tolerance_percent=percent)
+        max_counts = self.max_counts(placement, roles)
+        if placement.is_small():
+            choice = replace(ReplicaChoice.to_even(placement, roles), max_counts=max_counts)
+            place_within(placement, choice, find_band, roles.sharing, max_bytes, whole_cut)
+            return {}
+        gains = search_within(placement, roles, request.policy, max_counts, max_bytes)
+        if _rank(whole_cut, roles, find_band) < _rank(placement, roles, find_band):
+            placement.take_over(whole_cut)
+            return {}
+        return gains
 
     def _may_be_better(self, placement: Placement, roles: Roles) -> bool:
         """Return whether racks or counts are worse than their bounds."""
@@ -234,6 +261,15 @@ def even_out(placement: Placement, roles: Roles, request: PlanRequest, max_count
     shares = TopicShares.of(placement, roles, wanted)
     spread(placement, roles, wanted, band, shares)
     even_counts(placement, roles, request.policy, wanted)
+
+
+def _rank(
+    placement: Placement, roles: Roles, find_band: Callable[[Placement], ByteBand]
+) -> tuple[int, int, int, int]:
+    """Return what is left on brokers that leave, racks, counts, and bytes outside the band."""
+    outside = find_band(placement).bytes_outside(placement.bytes_held)[roles.sharing]
+    left_behind = int(placement.counts[roles.leaving].sum())
+    return (left_behind, *_unevenness(placement, roles), int(outside.sum()))
 
 
 def _unevenness(placement: Placement, roles: Roles) -> _Unevenness:

@@ -62,6 +62,7 @@ MAX_SAVING_WORK: Final = 3_000_000  # of those, to copy less, each time that it 
 _MIN_GAINS: Final = 10_000  # of bytes: so many of them make up a share
 _PARTNERS_AT_ONCE: Final = 4
 _MAX_PARTNERS_FOR_ARRIVALS: Final = 4
+_MAX_DESTINATIONS: Final = 60  # of a broker whose smallest replicas are looked for
 _SAMPLE: Final = 128  # replicas of a broker that are tried first; all of them before it fails
 _MAX_PAIRS: Final = 100_000  # of two brokers that are all looked at, before one of them fails
 _MAX_PAIRS_TO_SAVE: Final = 20_000
@@ -169,7 +170,7 @@ class _Choices(NamedTuple):
     copied: Ints  # bytes more; below 0 where a replica comes home
     harm: Ints  # 0: the partition has one new replica then, or none; 1: several; 2: no old one
 
-    def only(self, chosen: Ints | Flags) -> "_Choices":
+    def only(self, chosen: Ints | Flags | slice) -> "_Choices":
         return _Choices(*(column[chosen] for column in self))
 
     @property
@@ -199,6 +200,7 @@ class Search:
     is_pinned: Flags  # per partition: too large to go anywhere else
     factors: Ints  # replicas per partition
     replica_costs: Ints  # per broker
+    max_copied_bytes: int  # in all
     gains: dict[int, int] = field(default_factory=dict)
     work: int = 0
 
@@ -210,6 +212,7 @@ class Search:
         policy: BalancePolicy,
         *,
         may_copy_for_traffic: bool,
+        max_copied_bytes: int = UNBOUNDED,
     ) -> "Search":
         cluster = placement.cluster
         percent = policy.bytes_tolerance_percent
@@ -234,6 +237,7 @@ class Search:
             is_pinned=giants_in_bytes(placement, roles, percent),
             factors=placement.replica_counts,
             replica_costs=replica_costs(cluster, roles),
+            max_copied_bytes=max_copied_bytes,
         )
 
     @property
@@ -261,6 +265,50 @@ class Search:
                 self._fill_pairs(wanted, harm, shares_out=is_first_turn)
         while self._move_by_third(wanted):
             pass
+
+    @property
+    def _bytes_left(self) -> int:
+        """Return how many more bytes may be copied."""
+        return self.max_copied_bytes - int(self.placement.arriving.sum())
+
+    def even_counts_cheaply(self, wanted: Ints) -> None:
+        """Move the smallest replicas first, from brokers above their `wanted` count to brokers
+        below it, while bytes are left.
+        """
+        has_moved = True
+        while has_moved:
+            moved: set[int] = set()  # each partition once: then what was found holds no more
+            for size, _, partition, source, destination in sorted(self._cheap_moves(wanted)):
+                if size > self._bytes_left:
+                    break
+                lack = wanted - self.placement.counts
+                has_room = size <= self.placement.room[destination]
+                is_wanted = lack[source] < 0 < lack[destination]
+                if partition not in moved and has_room and is_wanted:
+                    self._move(partition, source, destination)
+                    moved.add(partition)
+            has_moved = bool(moved)
+
+    def _cheap_moves(self, wanted: Ints) -> Iterator[tuple[int, int, int, int, int]]:
+        """Yield size, harm, partition, source and destination of moves that even counts.
+
+        Of each pair of brokers the smallest replicas, as many as may be needed; of each source the
+        destinations that lack most.
+        """
+        lack, sources, destinations = self._lacking(wanted)
+        most_lacking = destinations[np.lexsort((destinations, -lack[destinations]))]
+        for source in sources.tolist():
+            for destination in most_lacking[:_MAX_DESTINATIONS].tolist():
+                choices = self._choices(self.held_by[source], source, destination)
+                count = min(int(-lack[source]), int(lack[destination]))
+                of_choices = choices.only(slice(count))
+                for partition, harm in zip(
+                    of_choices.partitions.tolist(), of_choices.harm.tolist(), strict=True
+                ):
+                    yield self._size(partition), harm, partition, source, destination
+
+    def _size(self, partition: int) -> int:
+        return int(self.placement.cluster.size_bytes[partition])
 
     def _lacking(self, wanted: Ints) -> tuple[Ints, Ints, Ints]:
         """Return what each broker lacks, those that have too many, and those that lack some."""
@@ -409,6 +457,7 @@ class Search:
         gone, back = going.only(rows), returning.or_none.only(picks)
         gains = self._gains(order, heavy, light, gone.partitions, back.partitions, picks != NOBODY)
         copied = gone.copied + back.copied
+        gains = np.where(copied <= self._bytes_left, gains, 0)
         if order:
             keeps_topics = self._keeps_topics(
                 going.partitions, returning.partitions, rows, picks, heavy, light

@@ -108,7 +108,7 @@ def _with_fewest_several(
     """Return a choice as good, with the fewest new replicas beside another one of a partition."""
     if (choice.new_replicas(chosen) <= 1).all():
         return chosen
-    program = _Program(choice, chosen, is_counted)
+    program = Program(choice, chosen, is_counted)
     outside, copied = program.add_band(band), program.copying_costs()
     program.limit(outside, program.bytes_off(chosen))
     program.limit(copied, program.cost_of_copying(chosen))
@@ -207,7 +207,7 @@ def _nearest_to_band(
     choice: ReplicaChoice, chosen: Flags, band: ByteBand, is_counted: Flags
 ) -> _BandAnswer:
     """Return the choice whose bytes are nearest to the band; of those the one that copies least."""
-    program = _Program(choice, chosen, is_counted)
+    program = Program(choice, chosen, is_counted)
     outside = program.add_band(band)
     first = program.solve(outside, chosen)
     program.limit(outside, first.value + program.rounding + int(first.value * _GAP))
@@ -227,7 +227,7 @@ class _Solution:
         return self.value <= self.bound + int(self.value * _GAP)
 
 
-class _Program:
+class Program:
     """The integer program; racks and counts as good as those of the flow's answer."""
 
     def __init__(self, choice: ReplicaChoice, chosen: Flags, is_counted: Flags) -> None:
@@ -246,7 +246,9 @@ class _Program:
         ]
         # What other variables are where replicas stand as a hint says: with it the hint is whole.
         self._derived: list[tuple[cp_model.IntVar, Callable[[Flags], int]]] = []
-        self._bytes_off_of: list[Callable[[Flags], int]] = []  # of each broker in a band
+        self._bytes_off_of: list[
+            Callable[[Flags], int]
+        ] = []  # of each broker, in the band that was added last
         self._unit = max(1, int(choice.sizes.max(initial=0)) >> _SIZE_BITS)
         self._sizes: list[int] = (-(-choice.sizes // self._unit)).tolist()
         self._add_racks()
@@ -281,8 +283,9 @@ class _Program:
                 of_row += self._pairs(row, brokers, int(limits[row]))
             self._model.add(sum(of_row) <= int(limits[row]))
             all_pairs += of_row
+        self.pairs: cp_model.LinearExprT = sum(all_pairs)
         if not is_each_best:
-            self._model.add(sum(all_pairs) <= int(pairs.sum()))
+            self._model.add(self.pairs <= int(pairs.sum()))
 
     def _pairs(self, row: int, brokers: list[int], limit: int) -> "list[cp_model.LinearExprT]":
         """Return terms whose sum is at least the pairs among the replicas of a row in a rack.
@@ -346,6 +349,7 @@ class _Program:
 
     def add_band(self, band: ByteBand) -> "cp_model.LinearExprT":
         """Add the bytes outside the band, and the room on disks; return their sum."""
+        self._bytes_off_of.clear()
         choice, outside = self._choice, []
         fixed = -(-choice.fixed_bytes // self._unit)
         rounding = choice.counts_of(self._flow) + 1 if self._unit > 1 else 0  # sizes count up

@@ -47,17 +47,29 @@ _MIN_WEIGHT = 1e-6
 _Entry: TypeAlias = tuple[int, int]  # (-missing bytes, broker): the smallest comes first in a heap
 
 
-def repair_racks(placement: Placement, roles: Roles, wanted: Ints, max_counts: Ints) -> None:
+def repair_racks(
+    placement: Placement,
+    roles: Roles,
+    wanted: Ints,
+    max_counts: Ints,
+    max_copied_bytes: int = UNBOUNDED,
+) -> None:
     """Move replicas to racks that have two fewer of their partition, while brokers can.
+
+    With `max_copied_bytes` the smallest partitions come first, and nothing is copied beyond that.
 
     A destination must have fewer replicas than its `max_counts`. The one that is furthest below its
     `wanted` count gets the replica.
     """
-    may_change = placement.cluster.may_change
-    for partition in np.flatnonzero(placement.rack_moves(roles.staying)).tolist():
-        if may_change[partition]:
-            while _repair_one(placement, roles, wanted, max_counts, partition):
-                pass
+    sizes = placement.cluster.size_bytes
+    uneven = np.flatnonzero(placement.rack_moves(roles.staying) * placement.cluster.may_change)
+    if max_copied_bytes < UNBOUNDED:
+        uneven = uneven[np.lexsort((uneven, sizes[uneven]))]
+    for partition in uneven.tolist():
+        highest = max_copied_bytes - int(sizes[partition])
+        while int(placement.arriving.sum()) <= highest:
+            if not _repair_one(placement, roles, wanted, max_counts, partition):
+                break
 
 
 def _repair_one(
