@@ -12,6 +12,7 @@ large clusters not all partitions with several new replicas are looked at; where
 sets, none is.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +23,8 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.fair_shares import byte_band, traffic_band
 from counterpoise.planning.placement import Placement, Replicas, Roles
 
-_MAX_TRIED = 20  # partitions, for each pair of brokers
-_MAX_WORK = 20_000_000  # partitions that are looked at, over all
+_MAX_TRIED = 8  # partitions, for each pair of brokers
+_MAX_LOOKED_AT = 1_000  # partitions with several new replicas
 
 
 def spread_new_replicas(placement: Placement, roles: Roles, policy: BalancePolicy) -> None:
@@ -37,9 +38,10 @@ def spread_new_replicas(placement: Placement, roles: Roles, policy: BalancePolic
     if cluster.knows_traffic:
         band = traffic_band(placement, roles, policy.bytes_in_tolerance_percent)
         loads.append(_Load(cluster.bytes_in, placement.traffic, band))
-    for partition in several[: _MAX_WORK // cluster.partition_count].tolist():
+    held_by = _held_by(placement)
+    for partition in several[:_MAX_LOOKED_AT].tolist():
         while placement.new_replicas[partition] > 1:
-            exchange = _find(placement, partition, loads)
+            exchange = _find(placement, partition, held_by, loads)
             if exchange is None:
                 break
             _take(placement, partition, exchange, loads)
@@ -69,14 +71,27 @@ class _Exchange(NamedTuple):
     other: int
 
 
-def _find(placement: Placement, partition: int, loads: list[_Load]) -> _Exchange | None:
+def _held_by(placement: Placement) -> list[Ints]:
+    """Return, by broker, the partitions that may move and have no new replica."""
+    cluster = placement.cluster
+    is_old = cluster.may_change & (placement.new_replicas == 0)
+    rows, columns = np.nonzero((placement.replicas >= 0) & is_old[:, None])
+    brokers = placement.replicas[rows, columns]
+    order = np.lexsort((rows, brokers))
+    starts = np.searchsorted(brokers[order], np.arange(cluster.broker_count + 1))
+    return [rows[order[low:high]] for low, high in pairwise(starts.tolist())]
+
+
+def _find(
+    placement: Placement, partition: int, held_by: list[Ints], loads: list[_Load]
+) -> _Exchange | None:
     """Return the first exchange that leaves everything as even, if there is one."""
     row, before = placement.replicas[partition], placement.original[partition]
     for home in before[(before >= 0) & ~np.isin(before, row)].tolist():
         for destination in row[~np.isin(row, before)].tolist():
             if not _suits(placement, partition, destination, home):
                 continue
-            for other in _others(placement, partition, destination, home):
+            for other in _others(placement, partition, destination, home, held_by[home]):
                 exchange = _Exchange(destination, home, other)
                 is_as_even = all(load.is_as_even(partition, exchange) for load in loads)
                 if is_as_even and _suits(placement, other, home, destination):
@@ -84,19 +99,19 @@ def _find(placement: Placement, partition: int, loads: list[_Load]) -> _Exchange
     return None
 
 
-def _others(placement: Placement, partition: int, destination: int, home: int) -> list[int]:
+def _others(
+    placement: Placement, partition: int, destination: int, home: int, at_home: Ints
+) -> list[int]:
     """Return partitions that may give their replica at home to the destination, largest first."""
     cluster, counts = placement.cluster, placement.topic_counts
-    topics = cluster.topic_numbers
-    may = (placement.replicas == home).any(axis=1) & (placement.new_replicas == 0)
-    may &= cluster.may_change & ~(placement.replicas == destination).any(axis=1)
-    may &= cluster.sets_of_partitions == cluster.broker_sets[destination]
-    may &= cluster.size_bytes <= cluster.size_bytes[partition]
-    is_same_topic = topics == topics[partition]
-    may &= is_same_topic | (counts[topics, destination] < counts[topics, home])
-    found = np.flatnonzero(may)
-    order = np.lexsort((found, -cluster.size_bytes[found], ~is_same_topic[found]))
-    return list(found[order][:_MAX_TRIED].tolist())
+    topic, size_bytes = int(cluster.topic_numbers[partition]), cluster.size_bytes[partition]
+    topics, sizes = cluster.topic_numbers[at_home], cluster.size_bytes[at_home]
+    may = (topics == topic) | (counts[topics, destination] < counts[topics, home])
+    found = at_home[may & (sizes <= size_bytes) & (placement.new_replicas[at_home] == 0)]
+    found = found[~(placement.replicas[found] == destination).any(axis=1)]
+    is_another_topic = cluster.topic_numbers[found] != topic
+    order = np.lexsort((found, -cluster.size_bytes[found], is_another_topic))
+    return list(found[order[:_MAX_TRIED]].tolist())
 
 
 def _suits(placement: Placement, partition: int, source: int, destination: int) -> bool:
