@@ -52,6 +52,7 @@ from counterpoise.views.audit import AuditView, audit_json
 from counterpoise.web.app import warm_up
 from tests.support.pages import Pages
 from tests.support.series import NO_TOPICS, story
+from tests.support.written_history import write_history
 from tests.unit.test_fleet import load
 
 MAX_SECONDS: Final = 0.3
@@ -127,6 +128,7 @@ def make_fleet(folder: Path, clusters: int, snapshots: int, moves: int) -> Fleet
     pages = replace(pages, now=large.latest.observed_at + timedelta(minutes=20))
     with pages.installation() as installation:
         write_reports(installation, pages.now, names, large)
+        write_history(installation, story(BROKERS, snapshots, cluster=names[0]))
         for number, name in enumerate(names):
             write_audits(installation, pages.now, name, AUDITS if number == 0 else 1)
         _write_ledger(installation, pages.now, names)

@@ -2,21 +2,13 @@
 
 f"clusters:\\n{SETTINGS}"          # in clusters.yaml
 write_fleet(installation)
-write_history(installation, story(brokers=9, snapshots=200, cluster="orders-eu"))
 """
 
 from datetime import timedelta
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from benchmarks.pages import balance_of, write_audits, write_reports
 from counterpoise.installation import Installation
-from counterpoise.model.tables import RESULT_TABLES
-from counterpoise.services import reports
-from tests.support.loads import loads_of
-from tests.support.series import Story
 
 ANALYSED: Final = ("orders-eu", "orders-us", "billing", "clicks")  # the first has a page of balance
 SETTINGS: Final = "".join(f"  {name}: {{connection: kafka_demo}}\n" for name in ANALYSED)
@@ -31,31 +23,3 @@ def write_fleet(installation: Installation) -> None:
         write_audits(installation, now, name, 1)
         installation.ledger.pin_cluster(name, f"id-of-{name}")
         installation.ledger.record_snapshot(name, f"{name}-x", now - timedelta(minutes=20))
-
-
-def write_history(installation: Installation, told: Story) -> None:
-    """Write what the Spark jobs would have made of a story, and the report of its cluster."""
-    cluster = told.cluster
-    series, topics, partitions, log_dirs = map(_scheduled, loads_of(told))
-    results, store = installation.results, installation.archive.store
-    for view, rows in (("series", series), ("log_dirs", log_dirs)):
-        results.view_files(cluster, view).add(rows, "all-rounds")
-    newest = series["snapshot_id"][-1].as_py()
-    of_newest = {"topic_load": topics, "partition_load": partitions, "topic_balance": None}
-    for name, rows in of_newest.items():
-        shown = RESULT_TABLES[name].empty_table()
-        if rows is not None:
-            shown = rows.filter(pc.equal(rows["snapshot_id"], newest))
-        store.write_table(f"results/{name}/round={newest}/part.parquet", shown)
-    row = {"cluster": cluster, "snapshot_id": newest, "previous_snapshot_id": None}
-    results.finish_round(newest, installation.clock(), [row])
-    reports.report_balance(installation, cluster)
-
-
-def _scheduled(rows: pa.Table) -> pa.Table:
-    """Return rows whose snapshots have ids of the history."""
-    times = pc.strftime(rows["observed_at"], format="%Y%m%dT%H%M%SZ")
-    ids = pc.binary_join_element_wise(rows["cluster"].cast(pa.string()), times, "-")
-    at = rows.schema.get_field_index("snapshot_id")
-    field = rows.schema.field(at)
-    return rows.set_column(at, field, ids.cast(field.type))

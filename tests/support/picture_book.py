@@ -23,7 +23,7 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import VALIDATED
 from counterpoise.planning import make_plan
 from tests.support import runs
-from tests.support.analysed_fleet import ANALYSED, SETTINGS, write_fleet, write_history
+from tests.support.analysed_fleet import ANALYSED, SETTINGS, write_fleet
 from tests.support.browser import Visitor, chromium
 from tests.support.ledger_view import add_event
 from tests.support.pages import Pages
@@ -31,6 +31,7 @@ from tests.support.pictures import cluster
 from tests.support.runs import SimulatedRun
 from tests.support.series import story
 from tests.support.web import app_of, served, set_dag_run_state
+from tests.support.written_history import write_history
 
 RACKS: Final = "1=a 2=b 3=c 4=d"
 WIDTH, HEIGHT = 1280, 800

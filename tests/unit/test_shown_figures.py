@@ -11,9 +11,9 @@ import pytest
 
 from counterpoise.installation import Installation
 from counterpoise.services import reports, shown_figures
-from tests.support.analysed_fleet import write_history
 from tests.support.pages import Pages
 from tests.support.series import Story, story
+from tests.support.written_history import write_history
 
 HOURS = 24 * 40
 
@@ -69,6 +69,17 @@ def test_it_is_read_once_until_a_report_is_written(
     later = shown_figures.shown_figures(installation, "demo", "7d", with_load=False)
     assert later is not first and later is not None
     assert later.balance.latest == first.balance.latest
+
+
+def test_a_view_that_is_gone_is_made_by_the_analysis_not_by_a_page(
+    installation: Installation, told: Story
+) -> None:
+    store = installation.archive.store
+    store.write_text("reports/other/leader-balance.json", "{}")
+    before = files(installation)
+    assert shown_figures.shown_figures(installation, "other", "7d", with_load=True) is None
+    assert files(installation) == before
+    store.delete_folder("reports/other/")
 
 
 def test_before_the_first_report_there_is_nothing(installation: Installation) -> None:

@@ -25,7 +25,7 @@ from counterpoise.services import snapshots
 from counterpoise.web.app import build_app
 from counterpoise.web.responses import ASSETS
 from tests.support import hostile
-from tests.support.analysed_fleet import ANALYSED, SETTINGS, write_fleet, write_history
+from tests.support.analysed_fleet import ANALYSED, SETTINGS, write_fleet
 from tests.support.browser import Visitor, chromium, folder_of_pictures
 from tests.support.ledger_view import add_event
 from tests.support.pages import Pages, nothing_to_move
@@ -33,6 +33,7 @@ from tests.support.pictures import cluster, simulated
 from tests.support.runs import FOUR_BROKERS, SimulatedRun
 from tests.support.series import story
 from tests.support.web import app_of, served, set_dag_run_state
+from tests.support.written_history import write_history
 from tests.unit.test_web_plans import new_plan
 
 ACCESS = "{approve: [alice, bob], operate: [alice], propose: [alice]}"

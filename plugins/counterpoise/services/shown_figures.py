@@ -51,7 +51,7 @@ def shown_figures(
     """
     report = f"reports/{balance_report_name(cluster, suffix='json')}"
     info = installation.archive.store.info(report)
-    if info is None:
+    if info is None or not _has_views(installation, cluster):
         return None
     kept_empty = frozenset(_kept_empty(installation, cluster))
     store = installation.locations.store
@@ -73,6 +73,15 @@ def shown_figures(
         while len(_kept) > _MAX_KEPT:
             _kept.popitem(last=False)
     return figures
+
+
+def _has_views(installation: Installation, cluster: str) -> bool:
+    """Return whether all that is read is there: the analysis makes anew what is not."""
+    nothing_of = installation.clock() + timedelta(days=62)  # no month is read
+    return all(
+        installation.results.view(cluster, view, nothing_of) is not None
+        for view in ("series", "log_dirs")
+    )
 
 
 def _kept_empty(installation: Installation, cluster: str) -> Mapping[int, object]:
