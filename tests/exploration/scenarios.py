@@ -6,14 +6,13 @@ from datetime import timedelta
 from typing import Final
 from unittest.mock import patch
 
-from counterpoise.execution import leftovers
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.kafka import FOLLOWER_REPLICAS, LEADER_RATE, ConfigChange, ConfigOperation
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal
-from counterpoise.services import execution, requests, snapshots
+from counterpoise.services import execution, requests, snapshots, watch
 from tests.exploration.actors import OVER, Actor
 from tests.exploration.paths import Scenario
 from tests.exploration.promises import History
@@ -56,7 +55,7 @@ def one_move(snapshot: ClusterSnapshot) -> RebalancePlan:
 
 @contextmanager
 def _world(racks: str) -> Iterator[Stage]:
-    is_soon_orphaned = patch.object(leftovers, "ORPHANED_AFTER", timedelta(minutes=2))
+    is_soon_orphaned = patch.object(watch, "ORPHANED_AFTER", timedelta(minutes=2))
     with is_soon_orphaned, Stage.open(simulated(PICTURE, racks=racks), CLUSTERS) as stage:
         yield stage
 

@@ -6,7 +6,7 @@ on.
 """
 
 from counterpoise.execution.driver import Driver, ExecutionOptions
-from counterpoise.execution.leftovers import moves_in_flight
+from counterpoise.execution.observation import moves_in_flight
 from counterpoise.execution.throttling.pending_restores import restore_pending
 from counterpoise.execution.throttling.restore import keys_to_restore
 

@@ -26,7 +26,7 @@ from counterpoise.model.kafka import (
     Reassignment,
     ResourceKey,
 )
-from counterpoise.model.plan import Move
+from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment import (
     changes_replica_set,
     is_one_reassignment,
@@ -432,3 +432,17 @@ def moves_by_state(moves: Iterable[Move], observation: Observation) -> dict[Move
     for move in moves:
         by_state[observation.state_of(move)].append(move)
     return by_state
+
+
+def moves_in_flight(
+    plan: RebalancePlan,
+    reassignments: Mapping[TopicPartition, Reassignment],
+    rows: Iterable[Submitted],
+) -> tuple[Move, ...]:
+    """Return the moves that go where the open rows of a run want them."""
+    in_flight = {
+        row.topic_partition
+        for row in rows
+        if (moving := reassignments.get(row.topic_partition)) and moving.target == row.target
+    }
+    return tuple(move for move in plan.moves if move.topic_partition in in_flight)

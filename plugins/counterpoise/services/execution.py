@@ -15,7 +15,7 @@ from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.execution.back_off import LOWEST_RATE
 from counterpoise.execution.conditions import TABLE, in_words
-from counterpoise.execution.leftovers import moves_in_flight
+from counterpoise.execution.observation import moves_in_flight
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.grouping import grouped

@@ -10,13 +10,13 @@ them. What no run of ours has set is reported and never touched.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import ClusterError, RunConflictError, StepLockHeldError
 from counterpoise.execution import restore_pending
-from counterpoise.execution.leftovers import ORPHANED_AFTER, is_orphaned
 from counterpoise.installation import Installation
 from counterpoise.model.run import (
     UNDER_WAY_STATES,
@@ -32,6 +32,7 @@ from counterpoise.units import format_moment, format_seconds
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin, ClusterReader
 
+ORPHANED_AFTER: Final = timedelta(minutes=15)  # without an observation; then the watch settles
 # For one settling run; the next watch goes on with it.
 _MAX_SETTLE_SECONDS: Final = 120.0
 _EXECUTED_AGAIN: Final = "somebody executes it again, so it was left alone"
@@ -151,8 +152,9 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
 
 
 def _is_orphaned(installation: Installation, run: Run) -> bool:
+    """Return whether nobody has observed a run under way for ORPHANED_AFTER."""
     unobserved_for = installation.ledger.journal(run.run_id).unobserved_for()
-    return is_orphaned(run, unobserved_for)
+    return run.state in UNDER_WAY_STATES and unobserved_for >= ORPHANED_AFTER
 
 
 def _describe_under_way(installation: Installation, run: Run) -> str:
