@@ -216,6 +216,15 @@ def test_brokers_may_be_typed_and_empty_lines_between_topics_do_not_matter(form:
     assert wanted.scope.topics == ("orders-*", "pay")
 
 
+def test_brokers_that_are_replaced_and_a_mark_for_disks_arrive(form: Any) -> None:
+    filled = {"goal": "replace-brokers", "broker_ids": "4 = 10, 3=9"}
+    wanted = wanted_rebalance(RUN, dict(form) | filled, []).rebalance_request
+    assert (wanted.broker_ids, wanted.new_broker_ids) == ((3, 4), (9, 10))
+    filled = {"goal": "relief", "below_percent": 80}
+    wanted = wanted_rebalance(RUN, dict(form) | filled, []).rebalance_request
+    assert (wanted.goal, wanted.below_percent) == (Goal.RELIEF, 80)
+
+
 def complaints_of_the_page(params: Any) -> list[str]:
     """The fields that Airflow's page would not send as they are: required, and without a value.
 
@@ -272,15 +281,17 @@ def test_where_no_settings_can_be_read_the_cluster_is_typed(
 
 
 GOOD = {
-    "broker_ids": ([7, 8], "7, 8", None, ""),
+    "broker_ids": ([7, 8], "7, 8", "3=9, 4 = 10", None, ""),
     "topics": (["orders-*", ""], None),
     "replication_factor": (3,),
+    "below_percent": (80, None),
     "max_bytes": ("500GB", "1.5 TiB"),
 }
 BAD = {
-    "broker_ids": ([-1], ["7"], "7;8", [2**31]),
+    "broker_ids": ([-1], ["7"], "7;8", "3=", [2**31]),
     "topics": (["a b"], "orders"),
     "replication_factor": (0, 32_768, "3"),
+    "below_percent": (0, 101, "80%"),
     "max_bytes": ("5", "5MB/s", "many"),
     "goal": ("", "imported", None),
 }

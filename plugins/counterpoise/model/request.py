@@ -231,9 +231,10 @@ def check_brokers_given(goal: Goal, broker_ids: Collection[int]) -> None:
     nothing has to be read first.
     """
     if goal in GOALS_WITH_BROKERS and not broker_ids:
+        like = "3=9, 4=10" if goal is Goal.REPLACE_BROKERS else "7, 8"
         raise InputError(
             f"the goal {goal} needs brokers: write their ids in the field "
-            f'"{FORM_TITLES["broker_ids"]}", like 7, 8'
+            f'"{FORM_TITLES["broker_ids"]}", like {like}'
         )
 
 
