@@ -100,7 +100,7 @@ def pages_of(fleet: Fleet) -> tuple[str, ...]:
         f"/ledger?cluster={large}&page=50",
         "/reports",
         f"/reports?cluster={large}",
-        f"/reports?cluster={large}&text=audit&page=7",
+        f"/reports?cluster={large}&text=audit&number=7",
         "/api/fleet",
         f"/api/clusters/{large}",
         f"/api/clusters/{large}/audit",

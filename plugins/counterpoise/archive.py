@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from operator import itemgetter
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import pyarrow as pa
@@ -365,6 +365,30 @@ def no_moves_report_name(cluster: str, snapshot_id: str) -> str:
 
 def run_report_name(cluster: str, run_id: str) -> str:
     return f"{cluster}/runs/{run_id}-run.html"
+
+
+def report_title(name: str) -> str:
+    """Return what a report is, as `Balance of 2026-11-20` or `Run 3b9aa1`; of an unknown one its
+    own name.
+    """
+    path = PurePosixPath(name)
+    json_word = ", JSON" if path.suffix == ".json" else ""
+    if DATA_DOCS in name:
+        of_run = " of a run" if "runs" in path.parts else ""
+        return f"Checks of the data{of_run}"
+    if path.parent.name == "runs":
+        for ending, what in (("-run", "Run "), ("-plan", "Plan of run ")):
+            if path.stem.endswith(ending):
+                return f"{what}{path.stem.removesuffix(ending)[-6:]}{json_word}"
+        return "Plan without moves" if name.endswith(_NO_MOVES) else path.name
+    if path.stem == "fleet":
+        return f"Fleet{json_word}"
+    for stem, what in (("leader-balance", "Balance"), ("audit", "Audit")):
+        if path.stem == stem:
+            return f"{what}, the newest{json_word}"
+        if path.stem.startswith(f"{stem}-") and _day(path.stem.removeprefix(f"{stem}-")):
+            return f"{what} of {path.stem.removeprefix(f'{stem}-')}{json_word}"
+    return path.name
 
 
 def data_docs_folder(cluster: str) -> str:

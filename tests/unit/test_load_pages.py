@@ -211,6 +211,7 @@ def test_each_cluster_links_to_its_page_the_worst_first() -> None:
     page = Page(fleet_report(fleet_of(*states)))
     links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
     assert links == [
+        "../fleet",  # the way back
         "a/leader-balance.html",
         "b/leader-balance.html",
     ]  # who was never analysed has no page

@@ -85,7 +85,7 @@ def test_the_overview_has_figures_and_charts(pages: Pages) -> None:
     assert page.count('class="btn main"') == 1
     hostile.check_html(page.replace("<form", "<div"))
     assert 'href="/reports/demo/leader-balance.json"' in settings
-    assert "Balance, JSON" in settings
+    assert "Balance, the newest, JSON" in settings
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"latest": 1}'])

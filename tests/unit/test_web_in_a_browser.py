@@ -17,10 +17,12 @@ from benchmarks.pages import write_audits
 from counterpoise import installation as wiring
 from counterpoise.errors import HaltedError
 from counterpoise.installation import Installation
+from counterpoise.model.cluster_failure import FailureKind
 from counterpoise.model.control import Control
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import VALIDATED
 from counterpoise.planning import make_plan
+from counterpoise.reporting.balance_document import leader_balance_json
 from counterpoise.services import snapshots
 from counterpoise.web.app import build_app
 from counterpoise.web.responses import ASSETS
@@ -31,9 +33,10 @@ from tests.support.ledger_view import add_event
 from tests.support.pages import Pages, nothing_to_move
 from tests.support.pictures import cluster, simulated
 from tests.support.runs import FOUR_BROKERS, SimulatedRun
-from tests.support.series import story
+from tests.support.series import Broker, story
 from tests.support.web import app_of, served, set_dag_run_state
 from tests.support.written_history import write_history
+from tests.unit.test_fleet import balance, load
 from tests.unit.test_web_plans import new_plan
 
 ACCESS = "{approve: [alice, bob], operate: [alice], propose: [alice]}"
@@ -45,6 +48,8 @@ clusters:
   payments: {{connection: kafka_demo, policy: {POLICY}}}
 {SETTINGS}"""
 SCRIPT = "<img src=x onerror=alert(1)><script>alert(1)</script>"
+# As long as Kafka takes: markup, and letters from right to left.
+LONG_NAME = f"{SCRIPT}\u202e{'exe.' * 62}"[:249]
 LARGE = ANALYSED[0]  # has a report of its balance
 # The smallest is moved while the others are copied.
 PICTURE = "\n".join(f"orders-{p}: 1 2 3 size={5_000_000 * (p + 1)}" for p in range(8))
@@ -56,6 +61,7 @@ PAGES = {
     "run-moving": "/runs/MOVING",
     "rate": "/runs/MOVING/requests/rate",
     "cluster-frozen": "/clusters/payments",
+    "cluster-hostile": "/clusters/other",
     "unfreeze": "/clusters/payments/requests/unfreeze",
     "freeze": "/clusters/other/requests/freeze",
     "new-plan": "/clusters/payments/plan",
@@ -259,8 +265,16 @@ def test_no_page_is_forgotten() -> None:
 def write_hostile_text(pages: Pages) -> str:
     """Propose a plan, and write an audit, whose words are an attacker's; return the run's id."""
     plan = nothing_to_move("other", warnings=(hostile.HOSTILE, SCRIPT))
+    rack = f"{LONG_NAME[:200]}-a"
+    brokers = Broker(1, rack), Broker(2, LONG_NAME), Broker(3, "c")
+    found = replace(balance(*brokers, snapshots=3), cluster="other")
     with pages.installation() as installation:
-        write_audits(installation, pages.now, "other", 1, findings=8, words=hostile.HOSTILE)
+        text = leader_balance_json(found, load=load(5, 5, 0))
+        installation.archive.write_report("other/leader-balance.json", text)
+        for kind in FailureKind:
+            installation.ledger.record_failure("other", kind, f"{LONG_NAME} {hostile.HOSTILE}")
+        words = f"{hostile.HOSTILE} {LONG_NAME}"
+        write_audits(installation, pages.now, "other", 1, findings=8, words=words)
         path = installation.archive.write_plan(plan)
         return installation.ledger.propose(
             plan, path, requested_by=f"airflow:{hostile.NAME}"

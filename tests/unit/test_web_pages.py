@@ -167,11 +167,11 @@ def test_reports_are_listed_by_cluster_the_newest_first_and_found(
         return re.findall(r'href="/reports/demo/([^"]*)"', page)
 
     assert listed()[:2] == ["audit-249.html", "leader-balance-248.html"]
-    assert [len(listed(page=str(number))) for number in (1, 2, 3, 9)] == [100, 100, 50, 50]
-    found = listed(text="AUDIT", page="2")
+    assert [len(listed(number=str(number))) for number in (1, 2, 3, 9)] == [100, 100, 50, 50]
+    found = listed(text="AUDIT", number="2")
     assert len(found) == 25 and found[-1] == "audit-001.html"
-    second = client.get("/reports?cluster=demo&text=audit&page=2").text
-    assert 'href="/reports?cluster=demo&amp;text=audit&amp;page=1"' in second
+    second = client.get("/reports?cluster=demo&text=audit&number=2").text
+    assert 'href="/reports?cluster=demo&amp;text=audit&amp;number=1"' in second
     assert "No report is like that." in client.get("/reports?cluster=demo&text=nothing").text
     assert client.get("/reports?cluster=../audits").status_code == 404
 

@@ -213,7 +213,7 @@ def _waiting(
     try:
         plan = plan_to_approve(installation, run)
     except CounterpoiseError as error:
-        _LOGGER.info("the plan of run %s is not known: %s", run.run_id, error)
+        _LOGGER.debug("the plan of run %s is not known: %s", run.run_id, error)
         plan = None
     return view_of(
         WaitingRunView,

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from counterpoise.errors import InputError
-from counterpoise.model.balance import ClusterEvent, PlanSize
+from counterpoise.model.balance import ClusterEvent, EventKind, PlanSize
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.evenness import Evenness
 from counterpoise.model.load import DiskForecast, Outlook
@@ -301,7 +301,7 @@ def _tiles(balance: BalanceSummary) -> Iterable[tuple[str, TileView | None]]:
     most = latest.leaders
     mean = -(-most.total // max(1, count - len(dead)))
     busiest = max(balance.brokers, key=lambda broker: broker.leaders, default=None)
-    note = f"broker {busiest.broker_id}; {format_count(mean)} are a fair share" if busiest else ""
+    note = f"broker {busiest.broker_id}; fair share {format_count(mean)}" if busiest else ""
     yield "Most leaders", TileView("Most leaders", format_count(most.maximum), "", note)
     yield "Most bytes in", _most_bytes_in(load)
     yield "Fullest disk", _fullest_disk(load)
@@ -336,11 +336,12 @@ def _fullest_disk(load: Load | None) -> TileView | None:
     fullest = max(known, key=lambda disk: disk.used_share or 0.0)
     first = known[0] if known[0].outlook is Outlook.FILLS else fullest
     alert = ("bad", "stop") if first.is_full_soon else ("", "")
-    note = f"broker {first.broker_id}: {first.in_words}"
-    if first.days_left is None and first.outlook is Outlook.NOT_KNOWN:
-        note = f"broker {fullest.broker_id}"
+    note = first.in_words if first is fullest else f"broker {first.broker_id}: {first.in_words}"
+    if first.outlook is Outlook.NOT_KNOWN:
+        note = "when it is full is not known"
     share = (fullest.used_share or 0.0) * 100
-    return TileView("Fullest disk", f"{share:.0f}", "%", note, *alert)
+    of_broker = f"% of broker {fullest.broker_id}"
+    return TileView("Fullest disk", f"{share:.0f}", of_broker, note, *alert)
 
 
 def _bytes_in_now(balance: BalanceSummary) -> TileView | None:
@@ -368,10 +369,11 @@ def _bytes_in(balance: BalanceSummary) -> LineChart | None:
     """Return the bytes in of the last seven days, and of the seven before; None: not known."""
     end = balance.latest.observed_at
     begin = max(end - _WEEK, balance.series[0].observed_at) if balance.series else end
-    week = [(at, rate) for at, rate in _rates(balance.series) if at >= begin]
+    rates = _rates(balance)
+    week = [(at, rate) for at, rate in rates if at >= begin]
     if len(week) < 2 or not any(rate is not None for _, rate in week):
         return None
-    earlier = [(at + _WEEK, rate) for at, rate in _rates(balance.series)]
+    earlier = [(at + _WEEK, rate) for at, rate in rates]
     before = [(at, rate) for at, rate in earlier if begin <= at <= end]
     lines = [("l1", week)] + ([("dash fair", before)] if len(before) > 1 else [])
     events = [event for event in balance.events if event.first_at >= begin][-_EVENTS_SHOWN:]
@@ -396,11 +398,15 @@ def _bytes_in(balance: BalanceSummary) -> LineChart | None:
     )
 
 
-def _rates(series: tuple[Moment, ...]) -> list[tuple[datetime, float | None]]:
-    return [
-        (moment.observed_at, None if moment.bytes_in is None else moment.bytes_in.total)
-        for moment in series
+def _rates(balance: BalanceSummary) -> list[tuple[datetime, float | None]]:
+    """Return the bytes in at each snapshot; None where they are not known, and in a gap."""
+    known = [
+        (moment.observed_at, None if moment.bytes_in is None else float(moment.bytes_in.total))
+        for moment in balance.series
     ]
+    gaps = [event for event in balance.events if event.kind is EventKind.GAP]
+    in_gaps = [(event.first_at + (event.last_at - event.first_at) / 2, None) for event in gaps]
+    return sorted([*known, *in_gaps], key=lambda point: point[0])
 
 
 def _leaders(balance: BalanceSummary) -> BarChart:

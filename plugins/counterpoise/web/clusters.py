@@ -7,13 +7,12 @@ A template of a tab extends `cluster.html` and fills its block `tab`; `head` and
 """
 
 import json
-from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 
-from counterpoise.archive import audit_report_name
+from counterpoise.archive import audit_report_name, report_title
 from counterpoise.model.severity import Severity
 from counterpoise.services.audits import audit_points, audit_view, newest_audit
 from counterpoise.services.fleet import balance_document, cluster, cluster_head
@@ -53,13 +52,6 @@ STATES: Final = {
     "rejected": ("calm", "stop", "Rejected"),
     "superseded": ("calm", "undo", "Superseded"),
 }
-
-
-def _title_of(path: str) -> str:
-    """Return what a stored report is, as `Balance, JSON`."""
-    file = PurePosixPath(path)
-    what = "Balance" if "balance" in file.stem else "Audit"
-    return f"{what}, {'page' if file.suffix == '.html' else 'JSON'}"
 
 
 def cluster_page(
@@ -163,7 +155,7 @@ def cluster_routes(open_installation: OpenInstallation) -> APIRouter:
             connections=found.connections,
             own_policy=[row for row in found.policy if not row.is_default],
             policy=found.policy,
-            downloads=[(_title_of(path), path) for path in found.downloads],
+            downloads=[(report_title(path), path) for path in found.downloads],
             now=found.now,
         )
 

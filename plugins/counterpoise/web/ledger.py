@@ -55,12 +55,14 @@ def ledger_routes(open_installation: OpenInstallation) -> APIRouter:
         with open_installation() as installation:
             viewing = Viewing.of(installation, viewer)
             found = ledger_entries(installation, viewing, query, page=page)
+            now = installation.clock()
         typed = {name: value for name, value in asdict(query).items() if value}
         return drawn_page(
             request,
             "ledger.html",
             status=422 if found.problems else 200,
             found=found,
+            now=now,
             query=query,
             tables=_TABLES,
             kinds=[kind for kind in found.kinds if kind not in _TABLES],

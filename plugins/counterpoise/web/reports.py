@@ -1,18 +1,18 @@
 """Reports as they lie in the store: lists of those that somebody may view, and each of them.
 
-GET /reports?cluster=orders-eu&text=audit&page=2
+GET /reports?cluster=orders-eu&text=audit&number=2
 """
 
 from pathlib import PurePosixPath
 from typing import Annotated, Final
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.params import Path as PathParameter
 
+from counterpoise.archive import report_title
 from counterpoise.services.reports import read_report, reports_of_cluster, reports_of_fleet
 from counterpoise.services.viewers import Viewing
-from counterpoise.web.ledger import PageNumber
+from counterpoise.web.ledger import page_number
 from counterpoise.web.responses import STORED_POLICY, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
@@ -32,25 +32,34 @@ def report_routes(open_installation: OpenInstallation) -> APIRouter:
     def reports(
         request: Request,
         viewer: CurrentViewer,
-        number: PageNumber,
         cluster: str = "",
         text: str = "",
+        number: str = "1",
     ) -> Response:
         with open_installation() as installation:
             viewing = Viewing.of(installation, viewer)
             if not cluster:
                 of_fleet = reports_of_fleet(installation, viewing, text)
-                return page(request, "reports.html", cluster="", text=text, of_fleet=of_fleet)
-            found = reports_of_cluster(installation, viewing, cluster, text=text, page=number)
-        typed = {"cluster": cluster, "text": text}
+                return page(
+                    request,
+                    "reports.html",
+                    cluster="",
+                    text=text,
+                    of_fleet=of_fleet,
+                    title_of=report_title,
+                )
+            found = reports_of_cluster(
+                installation, viewing, cluster, text=text, page=page_number(number)
+            )
+            now = installation.clock()
         return page(
             request,
             "reports.html",
             cluster=cluster,
             text=text,
             found=found,
-            before=_page_of(typed, found.page - 1) if found.page > 1 else "",
-            after=_page_of(typed, found.page + 1) if found.page < found.pages else "",
+            title_of=report_title,
+            now=now,
         )
 
     @router.get("/reports/{name:path}")
@@ -65,7 +74,3 @@ def report_routes(open_installation: OpenInstallation) -> APIRouter:
         return Response(data, media_type=content_type, headers=headers)
 
     return router
-
-
-def _page_of(typed: dict[str, str], number: int) -> str:
-    return f"?{urlencode({**typed, 'page': number})}"
