@@ -167,9 +167,10 @@ def _print_run(status: RunStatus, arguments: argparse.Namespace, console: Consol
         if status.is_under_way and status.doing.is_driven and status.run_progress.links:
             console.print(links_table(status.run_progress))
     for key in status.pending_restores:
+        responds = "" if key.resource.is_topic else f"broker {key.resource.name} responds, and "
         console.print(
-            f"not restored yet: {key.name}: restored by `counterpoise watch --cluster "
-            f"{status.run.cluster}` when its broker responds, and no copy uses it",
+            f"not restored yet: {key.name}: `counterpoise watch --cluster {status.run.cluster}` "
+            f"restores it when {responds}no copy uses it",
             soft_wrap=True,
         )
     for request in status.requests[-_MAX_REQUESTS_SHOWN:]:

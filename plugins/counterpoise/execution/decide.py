@@ -57,7 +57,7 @@ from counterpoise.execution.progress_update import (
     unavailable_since_start,
 )
 from counterpoise.execution.throttling.restore import idle_keys, restore_all_keys, unneeded_entries
-from counterpoise.execution.throttling.targets import dynamic_value, list_entries, removed_by_others
+from counterpoise.execution.throttling.targets import list_entries, removed_by_others
 from counterpoise.model.calendar import opens_at
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
@@ -307,26 +307,23 @@ def throttle_command(
     missing = inputs.missing_changes(throttles)
     unneeded = unneeded_entries(throttles, observation)
     to_come = () if is_held else remaining
-    if missing or (not batch and _is_any_listed(unneeded, inputs, to_come)):
+    if missing or (not batch and _is_any_idle(unneeded, inputs, to_come)):
         return Throttle(missing, unneeded, restored)
     return Restore(restored) if restored else None
 
 
-def _is_any_listed(
+def _is_any_idle(
     unneeded: Sequence[KeyChange], inputs: DecisionInputs, to_come: Sequence[Move]
 ) -> bool:
-    """Return whether a list shows one of these entries, other than those of moves to come."""
+    """Return whether one of these entries is not of moves to come either."""
     if not unneeded:
         return False
     later_lists = inputs.throttles_for(to_come).lists
-    configs = inputs.observation.configs
 
-    def is_listed(change: ConfigChange) -> bool:
-        present = set(list_entries(dynamic_value(configs, *change.resource_key)))
-        later = later_lists.get(change.resource_key, ())
-        return not present.intersection(list_entries(change.value)) <= set(later)
+    def is_idle(change: ConfigChange) -> bool:
+        return not set(list_entries(change.value)) <= set(later_lists.get(change.resource_key, ()))
 
-    return any(is_listed(change) for _, change in unneeded)
+    return any(is_idle(change) for _, change in unneeded)
 
 
 def with_listed_first(inputs: DecisionInputs, batch: Sequence[Move]) -> tuple[Move, ...]:
