@@ -95,9 +95,11 @@ class ClusterArrays:
     is_left_to_repair: Flags  # keeps a replica on a dead broker, so no copy beside it could end
 
     topic_names: tuple[str, ...]
-    leader_racks: Flags  # by topic and rack: are its leaders to be there? All where it names none
+    rack_preferences: Ints  # the row of `leader_racks` for its leaders
     topic_sets: Ints  # the number of the broker set on which its replicas are to stand
     min_insync_replicas: Ints  # 0 when not known
+
+    leader_racks: Flags  # by preference of the policy and rack; the first row has all racks
 
     def only(self, is_kept: Flags) -> "ClusterArrays":
         """Return the same brokers with some of the partitions."""
@@ -183,9 +185,9 @@ class ClusterArrays:
         """Return, of rows of brokers per partition, which stand in none of its `leader_racks`."""
         if self.leader_racks.all():
             return np.zeros(replicas.shape, dtype=np.bool_)
-        racks = self.racks[replicas]
-        topics = self.topic_numbers if replicas.ndim == 1 else self.topic_numbers[:, None]
-        return np.asarray(~self.leader_racks[topics, racks] & (replicas >= 0))
+        preferences = self.rack_preferences[self.topic_numbers]
+        rows = preferences if replicas.ndim == 1 else preferences[:, None]
+        return np.asarray(~self.leader_racks[rows, self.racks[replicas]] & (replicas >= 0))
 
     def positions(self, broker_ids: tuple[int, ...]) -> Ints:
         """Return where the given brokers are in `broker_ids`; they have to be there."""
@@ -269,9 +271,10 @@ def read_cluster(
         is_leaderless=(leader_ids < 0) & (leader_ids >= 0).any(),
         is_left_to_repair=np.zeros(len(table), dtype=np.bool_),
         topic_names=topic_names,
-        leader_racks=_leader_racks(topic_names, broker_ids, snapshot, policy),
+        rack_preferences=_rack_preferences(topic_names, policy),
         topic_sets=np.array([set_of_topic[name] for name in topic_names], dtype=np.int64),
         min_insync_replicas=_min_insync(topic_names, snapshot),
+        leader_racks=_leader_racks(broker_ids, snapshot, policy),
     )
     _check_sum(cluster, "sizes", cluster.size_bytes)
     _check_sum(cluster, "rates", cluster.bytes_in)
@@ -414,14 +417,20 @@ def _rack_numbers(broker_ids: Ints, snapshot: ClusterSnapshot) -> Ints:
     return np.array([numbers[name] for name in names], dtype=np.int64)
 
 
-def _leader_racks(
-    topic_names: tuple[str, ...], broker_ids: Ints, snapshot: ClusterSnapshot, policy: BalancePolicy
-) -> Flags:
-    """Return, by topic and rack, where the policy wants leaders; racks without brokers are none."""
+def _rack_preferences(topic_names: tuple[str, ...], policy: BalancePolicy) -> Ints:
+    """Return, by topic, the number of the first pattern that matches, from 1 on; 0 for none."""
+    numbers = np.zeros(len(topic_names), dtype=np.int64)
+    for number, pattern in reversed([*enumerate(policy.leader_racks, start=1)]):
+        numbers[_is_member(topic_names, matching((pattern,), topic_names))] = number
+    return numbers
+
+
+def _leader_racks(broker_ids: Ints, snapshot: ClusterSnapshot, policy: BalancePolicy) -> Flags:
+    """Return, by preference and rack, where leaders are to be; where no such rack has a broker,
+    everywhere.
+    """
     names = sorted({snapshot.racks.get(broker_id) or "" for broker_id in broker_ids.tolist()})
-    is_wanted = np.ones((len(topic_names), len(names)), dtype=np.bool_)
-    for pattern, racks in reversed([*policy.leader_racks.items()]):
-        is_there = np.array([name in racks for name in names], dtype=np.bool_)
-        topics = _is_member(topic_names, matching((pattern,), topic_names))
-        is_wanted[topics] = is_there if is_there.any() else True
-    return is_wanted
+    rows = [[name in racks for name in names] for racks in policy.leader_racks.values()]
+    return np.array(
+        [[True] * len(names), *(row if any(row) else [True] * len(row) for row in rows)]
+    )

@@ -65,9 +65,6 @@ class Candidates:
         if not elects:
             is_elected_by_kafka = ~is_in_plan & (replicas[:, 0] >= 0)
             leaders_now = np.where(is_elected_by_kafka, preferred, leaders_now)
-        racks_by_preference, rack_preferences = np.unique(
-            cluster.leader_racks, axis=0, return_inverse=True
-        )
         return cls(
             replicas=replicas,
             leaders_now=leaders_now,
@@ -75,9 +72,9 @@ class Candidates:
             is_in_plan=is_in_plan,
             topic_numbers=cluster.topic_numbers,
             bytes_in=cluster.bytes_in,
-            rack_preferences=rack_preferences[cluster.topic_numbers],
+            rack_preferences=cluster.rack_preferences[cluster.topic_numbers],
             is_eligible=is_eligible,
-            is_outside=~racks_by_preference[:, cluster.racks],
+            is_outside=~cluster.leader_racks[:, cluster.racks],
             topic_count=len(cluster.topic_names),
         )
 
