@@ -163,6 +163,7 @@ class PlanRequest:
     new_broker_ids: tuple[int, ...] = ()  # of replace-brokers: one for each of `broker_ids`
     below_percent: int | None = None  # of relief: how full disks may be, in percent of their size
     own_topics: frozenset[str] = frozenset()  # the provider places these, and takes them away
+    is_quick: bool = False  # the first answer will do, also where more work would copy less
 
 
 # -- What somebody requests, from the command line, a Dag's form or an asset event
@@ -264,6 +265,7 @@ class RebalanceRequest:
     constraints: Constraints = field(default_factory=Constraints)  # beside those of the policy
     new_broker_ids: tuple[int, ...] = ()
     below_percent: int | None = None
+    is_quick: bool = False
 
     def request(self, policy: BalancePolicy) -> PlanRequest:
         """Return the request under a policy; what is requested replaces what the policy says."""
@@ -282,6 +284,7 @@ class RebalanceRequest:
             scope=self.scope,
             budget=self.budget,
             replication_factor=self.replication_factor,
+            is_quick=self.is_quick,
         )
 
     def deviations(self, policy: BalancePolicy) -> tuple[str, ...]:

@@ -96,6 +96,7 @@ class Placement:
     racks_by_position: Ints  # rack of each broker, and -1 at the end so that NOBODY has none
     bound: CopyBound | None = None  # of these replica sets, where it is known
     has_budget_ended: bool = False  # the search's, before it found nothing better
+    min_copied_bytes: int = 0  # by any as even as these, as far as a linear program says
 
     @classmethod
     def of(cls, cluster: ClusterArrays, replicas: Ints | None = None) -> "Placement":
@@ -270,6 +271,7 @@ class Placement:
         self.topic_counts = counts.reshape(shape).astype(np.int32)
         self.touched[:] = False
         self.bound = None
+        self.min_copied_bytes = 0
 
     def may_receive(self, replicas: Replicas, destination: int) -> Flags:
         """Return whether a broker may get each replica: its rack suits, and it has none of it."""

@@ -200,6 +200,7 @@ def _put_together(
             sum(bound.bytes for bound in known),
             all(bound.is_reached for bound in known),
         )
+    placement.min_copied_bytes = sum(part.min_copied_bytes for part in placed)
 
 
 def _place(
@@ -208,7 +209,8 @@ def _place(
     """Move replicas for the goal, then by a search; return what traffic gains, by partition.
 
     What the search moves may let the goal do better. So both go on from there as if that were the
-    cluster, until they leave it as it is: to plan again moves nothing.
+    cluster, until they leave it as it is: to plan again moves nothing. Before that, where there is
+    time, a linear program says what to copy instead.
     """
     goal.place(placement, roles, request)
     if not goal.evens_replicas:
@@ -216,14 +218,28 @@ def _place(
     may_copy = goal.copies_for_traffic
     placed = placement.replicas.copy()
     traffic_gains = search(placement, roles, request.policy, may_copy_for_traffic=may_copy)
-    if not may_copy or (placement.replicas == placed).all():
-        return traffic_gains
+    min_copied_bytes = 0
+    if not placement.is_small() and not request.is_quick:
+        searched = placement.replicas.copy()
+        min_copied_bytes = goal.copy_less(placement, roles, request)
+        is_as_searched = (placement.replicas == searched).all(axis=1)
+        traffic_gains = {row: gain for row, gain in traffic_gains.items() if is_as_searched[row]}
+    if may_copy and (placement.replicas != placed).any():
+        traffic_gains |= _place_on(goal, placement, roles, request)
+    placement.min_copied_bytes = min_copied_bytes
+    return traffic_gains
+
+
+def _place_on(
+    goal: PlanningGoal, placement: Placement, roles: Roles, request: PlanRequest
+) -> dict[int, int]:
+    """Go on placing until that leaves everything as it is; return what traffic gains."""
 
     def place_again(again: Placement) -> dict[int, int]:
         goal.place(again, roles, request)
-        return search(again, roles, request.policy, may_copy_for_traffic=may_copy)
+        return search(again, roles, request.policy, may_copy_for_traffic=True)
 
-    return traffic_gains | placement.repeat(place_again)
+    return placement.repeat(place_again)
 
 
 def _with_leaders(result: PlanningResult) -> FinalAssignment:

@@ -158,6 +158,13 @@ class PlanningGoal:
     def place_whole(self, result: "PlanningResult", placement: Placement) -> None:
         """Move replicas of all broker sets, for a goal that needs the snapshot for it."""
 
+    def copy_less(self, placement: Placement, roles: Roles, request: PlanRequest) -> int:
+        """Move replicas of a placement that was searched, so that fewer bytes are copied.
+
+        Return the bytes that any placement as even copies, as far as that is known.
+        """
+        return 0
+
     def refuse_unplaced(self, result: "PlanningResult") -> None:
         """Raise RefusedError when too little could be moved to be worth anything."""
 

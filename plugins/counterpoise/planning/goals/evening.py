@@ -8,6 +8,7 @@ receive nothing. Small clusters are solved. In all others:
         brokers above their count give replicas to those below it: in bulk, by topic and size
             (`spread`), then whatever suits (`local_search`)
     bytes, traffic and copies get better by moves and exchanges (`local_search`, by the planner)
+    up to some thousand replicas, a linear program finds what to copy instead (`linear_program`)
 
 What remains in the end is a state that another planning would leave as it is: to plan again moves
 nothing. Most plans take one round.
@@ -36,7 +37,8 @@ from counterpoise.planning.fair_shares import (
 )
 from counterpoise.planning.goals.lower_bounds import evening_bound, reached_bound
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.local_search import even_counts
+from counterpoise.planning.placing.linear_program import copy_less
+from counterpoise.planning.placing.local_search import Search, even_counts
 from counterpoise.planning.placing.new_replicas import drain
 from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.small import (
@@ -72,13 +74,7 @@ class EveningGoal(PlanningGoal):
         return placement.cluster.max_counts
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        def choose(start: Placement) -> ReplicaChoice:
-            return replace(
-                ReplicaChoice.to_even(start, roles),
-                max_counts=self.max_counts(start, roles),
-                topic_limits=self.topic_limits(start, roles, request),
-            )
-
+        choose = partial(self._choice, roles=roles, request=request)
         percent = request.policy.bytes_tolerance_percent
         find_band = partial(byte_band, roles=roles, tolerance_percent=percent)
         solved = Placement.of(placement.cluster)
@@ -86,6 +82,11 @@ class EveningGoal(PlanningGoal):
             placement.take_over(solved)
         else:
             self._place_large(placement, roles, request, choose, find_band)
+
+    def copy_less(self, placement: Placement, roles: Roles, request: PlanRequest) -> int:
+        choice = self._choice(Placement.of(placement.cluster), roles, request)
+        searched = Search.of(placement, roles, request.policy, may_copy_for_traffic=True)
+        return copy_less(placement, choice, searched.loads, searched.is_pinned)
 
     def _place_large(
         self,
@@ -127,6 +128,13 @@ class EveningGoal(PlanningGoal):
             placement.take_over(whole_cut)
             return {}
         return gains
+
+    def _choice(self, start: Placement, roles: Roles, request: PlanRequest) -> ReplicaChoice:
+        return replace(
+            ReplicaChoice.to_even(start, roles),
+            max_counts=self.max_counts(start, roles),
+            topic_limits=self.topic_limits(start, roles, request),
+        )
 
     def _may_be_better(self, placement: Placement, roles: Roles) -> bool:
         """Return whether racks or counts are worse than their bounds."""

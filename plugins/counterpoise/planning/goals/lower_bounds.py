@@ -66,7 +66,8 @@ def reached_bound(result: PlanningResult, needed: LowerBound) -> LowerBound:
 
     `needed` is what the whole goal takes. What the plan takes is known exactly where it is the best
     there is. Else, where counts or bytes are less even than they could be, it is what arrives at
-    each broker more than leaves it. The plan itself shows that no more than it copies is needed.
+    each broker more than leaves it. A linear program may say that it is more bytes. The plan itself
+    shows that no more than it copies is needed.
     """
     after, before = result.after, result.before
     if after.bound is not None:
@@ -85,6 +86,7 @@ def reached_bound(result: PlanningResult, needed: LowerBound) -> LowerBound:
     cures = np.maximum(0, racks_gained)
     replicas = needed.replicas if is_even else more_counts
     copied_bytes = more_bytes if len(result.out_of_band) else needed.bytes
+    copied_bytes = max(copied_bytes, after.min_copied_bytes)
     copied = result.assignment.is_added.sum(axis=1)
     return replace(
         needed,
