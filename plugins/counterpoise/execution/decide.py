@@ -486,9 +486,10 @@ def _gap_before_a_cancel(inputs: DecisionInputs, in_flight: Sequence[Move]) -> C
     A cancel comes first, since it ends what copies; where it had no effect, the gap is closed, and
     then it is sent again.
     """
-    did, progress = inputs.run_progress.activity, inputs.run_progress
+    progress = inputs.run_progress
+    did_before = progress.activity.condition if progress.activity else None
     was_there = progress.since(Condition.UNTHROTTLED) not in (None, progress.observed_at)
-    is_closed_now = was_there and (did is None or did.condition is not Condition.THROTTLING)
+    is_closed_now = was_there and did_before is not Condition.THROTTLING
     return throttle_command(inputs, in_flight) if is_closed_now else None
 
 
