@@ -11,7 +11,6 @@ since Airflow 3.3 has no address that opens the form of a Dag, or fills it in.
 """
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
@@ -23,16 +22,16 @@ from counterpoise.model.request import CLUSTER_FIELD, CLUSTER_TITLE, FORM_TITLES
 from counterpoise.model.safe_text import for_json
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
-from counterpoise.reporting.finding_charts import (
-    SEVERITIES,
-    SEVERITY_COLOURS,
-    SEVERITY_WORDS,
-    severity_bar,
-)
 from counterpoise.reporting.html import render
 from counterpoise.reporting.policy_lines import policy_lines
 
 _MAX_QUERY: Final = 8_000
+_SEVERITY_WORDS: Final[Mapping[Severity, str]] = {
+    Severity.CRITICAL: "critical",
+    Severity.WARNING: "warning",
+    Severity.INFO: "info",
+    Severity.UNKNOWN: "not known",
+}
 _DAG_PAGE: Final = "../../../dags/kafka_rebalance"  # from <prefix>/reports/<cluster>/audit.html
 
 
@@ -76,22 +75,6 @@ class AuditView:
     def passed(self) -> tuple[str, ...]:
         """Return the titles of the rules that found nothing."""
         return tuple(self.texts[one].title for one in self.report.passed if one in self.texts)
-
-    @property
-    def areas(self) -> list[tuple[str, Counter[Severity], int]]:
-        """Return each area with its findings by severity and their number, the worst area first."""
-        counts_by_area: dict[str, Counter[Severity]] = {}
-        for group in self.groups:
-            counts = counts_by_area.setdefault(group.text.area, Counter())
-            counts[group.severity] += len(group.findings)
-
-        def badness(area: str) -> tuple[list[int], str]:
-            return [-counts_by_area[area][severity] for severity in SEVERITIES], area
-
-        return [
-            (area, counts_by_area[area], counts_by_area[area].total())
-            for area in sorted(counts_by_area, key=badness)
-        ]
 
     def title_of(self, rule_id: str) -> str:
         return self.texts.get(rule_id, NO_TEXT).title or rule_id
@@ -140,26 +123,7 @@ def audit_html(seen: AuditView, *, data_checks: str | None = None) -> str:
 
     `data_checks` is the path of the checks of the data, relative to the page; None: there are none.
     """
-    return render("audit.html", data_checks=data_checks, **audit_sections(seen))
-
-
-def audit_sections(
-    seen: AuditView, *, waive: str = "", make_plan: str | None = None
-) -> dict[str, Any]:
-    """Return what a page that includes `audit_sections.html` needs.
-
-    `waive` is the path of a form that takes rule and subject; "" where there is none. `make_plan`
-    is the path of the form that makes a plan; "" for a reader who may not use it, None where there
-    is none: then the link opens Airflow's.
-    """
-    return {
-        "audit": seen,
-        "waive": waive,
-        "make_plan": make_plan,
-        "words": SEVERITY_WORDS,
-        "colours": SEVERITY_COLOURS,
-        "severity_bar": severity_bar,
-    }
+    return render("audit.html", audit=seen, words=_SEVERITY_WORDS, data_checks=data_checks)
 
 
 def audit_json(seen: AuditView) -> str:
