@@ -50,7 +50,6 @@ BEFORE_ANYTHING: Final = {
     "fleet": "/fleet",
     "cluster": f"/clusters/{ANALYSED_CLUSTER}",
     "balance": f"/clusters/{ANALYSED_CLUSTER}/balance",
-    "load": f"/clusters/{ANALYSED_CLUSTER}/load",
     "run-waiting": "/runs/WAITING",
     "run-moving": "/runs/MOVING",
 }
