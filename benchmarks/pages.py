@@ -105,9 +105,8 @@ def pages_of(fleet: Fleet) -> tuple[str, ...]:
         f"/api/clusters/{large}",
         f"/api/clusters/{large}/audit",
         f"/api/ledger?cluster={large}",
-        f"{run}/plan",
-        f"{run}/plan?text=topic-5&sort=topic&number=2",
-        f"{run}/plan?broker=7&number=5",
+        f"{run}?tab=moves&text=topic-5&sort=topic&number=2",
+        f"{run}?tab=moves&broker=7&number=5",
         run,
         second_plan_of(fleet),
     )
@@ -115,7 +114,7 @@ def pages_of(fleet: Fleet) -> tuple[str, ...]:
 
 def second_plan_of(fleet: Fleet) -> str:
     """Return the address of a plan, of which the first view has a target too."""
-    return f"/runs/{fleet.run_ids[1]}/plan"
+    return f"/runs/{fleet.run_ids[1]}"
 
 
 def make_fleet(folder: Path, clusters: int, snapshots: int, moves: int) -> Fleet:

@@ -19,7 +19,7 @@ from counterpoise.orchestration.assets import REBALANCE_WANTED
 from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.fresh_snapshot import FreshSnapshot
 from counterpoise.orchestration.installation import airflow_installation
-from counterpoise.orchestration.links import CLUSTER, PLAN, REPORT, RUN, with_links
+from counterpoise.orchestration.links import CLUSTER, REPORT, RUN, with_links
 from counterpoise.orchestration.pools import pool_for
 from counterpoise.orchestration.stepping import (
     StepUntilDone,
@@ -107,8 +107,8 @@ def kafka_rebalance() -> None:
     settle = StepUntilDone(task_id="settle", step=settle_step, **STEP_RETRIES)
     settle.as_teardown(setups=opened)
     approve = LedgerApproval(task_id="approve", **QUESTION_RETRIES)
-    verified, reported, judged = verify(), with_links(report(), RUN, PLAN), verdict()
-    planned = with_links(plan(), PLAN, RUN, REPORT, CLUSTER)
+    verified, reported, judged = verify(), with_links(report(), RUN), verdict()
+    planned = with_links(plan(), RUN, REPORT, CLUSTER)
     chain(planned, validate(), approve, opened, execute, verified)
     chain(verified, settle, reported, judged)
     # Both are skipped in a run that was marked failed, while the teardowns go on; neither decides.

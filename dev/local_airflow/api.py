@@ -67,7 +67,7 @@ class PendingApproval:
     @property
     def ledger_run_id(self) -> str:
         """Return the run of Counterpoise that it is about, by the link in its text."""
-        found = re.search(r"/counterpoise/runs/([^/)]+)/plan", self.body)
+        found = re.search(r"/counterpoise/runs/([^/#)]+)", self.body)
         if found is None:
             raise AirflowApiError(f"no link to a plan in {self.body!r}")
         return unquote(found[1])

@@ -354,16 +354,13 @@ def fleet_report_name(*, suffix: str = "html") -> str:
     return f"fleet.{suffix}"
 
 
-def plan_report_name(cluster: str, run_id: str) -> str:
-    return f"{cluster}/runs/{run_id}-plan.html"
-
-
 def no_moves_report_name(cluster: str, snapshot_id: str) -> str:
     """Return the name of the report of a plan without moves, which no run was opened for."""
     return f"{cluster}/runs/{snapshot_id}{_NO_MOVES}"
 
 
 def run_report_name(cluster: str, run_id: str) -> str:
+    """Return the name of the stored copy of the page of a run that has ended."""
     return f"{cluster}/runs/{run_id}-run.html"
 
 
@@ -377,9 +374,8 @@ def report_title(name: str) -> str:
         of_run = " of a run" if "runs" in path.parts else ""
         return f"Checks of the data{of_run}"
     if path.parent.name == "runs":
-        for ending, what in (("-run", "Run "), ("-plan", "Plan of run ")):
-            if path.stem.endswith(ending):
-                return f"{what}{path.stem.removesuffix(ending)[-6:]}{json_word}"
+        if path.stem.endswith("-run"):
+            return f"Run {path.stem.removesuffix('-run')[-6:]}{json_word}"
         return "Plan without moves" if name.endswith(_NO_MOVES) else path.name
     if path.stem == "fleet":
         return f"Fleet{json_word}"
@@ -389,6 +385,11 @@ def report_title(name: str) -> str:
         if path.stem.startswith(f"{stem}-") and _day(path.stem.removeprefix(f"{stem}-")):
             return f"{what} of {path.stem.removeprefix(f'{stem}-')}{json_word}"
     return path.name
+
+
+def run_outcome_name(cluster: str, run_id: str) -> str:
+    """Return the name of what a snapshot showed after a run, beside that."""
+    return f"{cluster}/runs/{run_id}-run.json"
 
 
 def data_docs_folder(cluster: str) -> str:

@@ -98,7 +98,7 @@ def _question(run: Run, facts: NotificationFacts) -> Notification:
             f"Requested by {run.requester.shown}{': ' if why else ''}{why}.",
             f"Who may answer: {may_answer}.",
         ),
-        f"{_PAGES}/runs/{quote(run.run_id, safe='')}/plan",
+        f"{_PAGES}/runs/{quote(run.run_id, safe='')}",
         run.run_id,
         f"{NotificationEvent.QUESTION} {run.run_id}{' second' if is_second else ''}",
     )

@@ -59,7 +59,7 @@ def rebalance(
 
 
 def send(client: TestClient, run: Run, **typed: str) -> Any:
-    page = client.get(f"/runs/{run.run_id}/plan").text
+    page = client.get(f"/runs/{run.run_id}").text
     fields = {"form_token": token_on(page), "plan": run.fingerprint} | typed
     return client.post(f"/runs/{run.run_id}/answer", data=fields)
 
@@ -113,8 +113,8 @@ def test_a_no_on_the_page_ends_a_run_whose_dag_run_has_ended(
     (run,) = installation.ledger.runs()
     assert run.state is RunState.PROPOSED
     with browser(environment_of(installation), "bob", role="user") as client:
-        page = client.get(f"/runs/{run.run_id}/plan").text
-        assert "This plan must not run." in page and "may not" in page
+        page = client.get(f"/runs/{run.run_id}").text
+        assert "This plan must not run: " in page and "may not" in page
         assert send(client, run, answer="reject", reason="no rights").status_code == 303
     (run,) = installation.ledger.runs()
     assert (run.state, run.reason) == (RunState.REJECTED, "no rights")
@@ -129,7 +129,7 @@ def test_the_second_yes_on_the_page_comes_from_another_person(
         is_first = not installation.ledger.approvals_of(run.run_id)
         for user in ("alice",) if is_first else ("alice", "bob"):
             with browser(environment_of(installation), user, role="user") as client:
-                page = client.get(f"/runs/{run.run_id}/plan").text
+                page = client.get(f"/runs/{run.run_id}").text
                 if 'value="approve"' not in page:
                     statuses.append((user, 0))
                     continue
@@ -154,15 +154,15 @@ def test_undo_on_the_page_starts_the_dag_run_that_takes_everything_back(
     assert rebalance(approve, {"goal": "add-brokers", "broker_ids": [3]}) == "success"
     (moved,) = installation.ledger.runs()
     assert placement(kafka) != before
-    path = f"/runs/{moved.run_id}/undo"
+    page, path = f"/runs/{moved.run_id}", f"/runs/{moved.run_id}/undo"
     with browser(environment_of(installation), "victor", role="viewer") as client:
-        token = token_on(client.get(path).text)
+        token = token_on(client.get(page).text)
         refused = client.post(path, data={"form_token": token, "reason": "too early"})
         assert refused.status_code == 409
         assert "Airflow does not let victor start kafka_rebalance" in refused.text
     with browser(environment_of(installation), "bob", role="user") as client:
-        assert f'href="{path}"' in client.get(f"/runs/{moved.run_id}").text
-        token = token_on(client.get(path).text)
+        assert f'action="{path}"' in client.get(page).text
+        token = token_on(client.get(page).text)
         waiting = client.post(path, data={"form_token": token, "reason": "too early"})
         assert waiting.status_code == 409 and "The Dag kafka_rebalance is paused" in waiting.text
         with create_session(scoped=False) as session:

@@ -198,7 +198,7 @@ def test_airflow_shows_the_plan_in_short_and_where_to_answer(
         "May answer: alice, bob.",
     ]
     assert lines[3].startswith("[Answer on the plan's page](")
-    assert lines[3].endswith(f"/counterpoise/runs/{run['run_id']}/plan#answer)")
+    assert lines[3].endswith(f"/counterpoise/runs/{run['run_id']})")
     assert asked["options"] == [OPTION]
     assert not asked["params"] and not asked["assigned_users"] and not asked["defaults"]
 

@@ -129,7 +129,7 @@ def test_everybody_is_notified_once_however_often_tasks_run(
         tell(telling, "demo")
     assert titles(hook) == ["demo: a plan waits for a yes or a no"]
     assert hook.paths == [f"/{SECRET}"]
-    assert hook.bodies[0]["text"].endswith(f"/counterpoise/runs/{run_id}/plan")
+    assert hook.bodies[0]["text"].endswith(f"/counterpoise/runs/{run_id}")
     assert recorded(telling, run_id) == ""
 
 
@@ -143,7 +143,7 @@ def test_a_question_has_goal_bytes_time_who_may_answer_and_the_link(
     assert re.fullmatch(r"add-brokers 3: Moves \S+ MB to broker 3 in about \S+ s\.", what)
     assert requested.startswith("Requested by carol")
     assert who == "Who may answer: alice, bob."
-    assert link.endswith(f"/counterpoise/runs/{run_id}/plan")
+    assert link.endswith(f"/counterpoise/runs/{run_id}")
 
 
 def test_a_question_whose_plan_cannot_be_read_is_told_all_the_same(
@@ -168,7 +168,7 @@ def test_mail_goes_by_the_connection_of_the_policy_and_makes_no_header_or_elemen
     (asked_of, question), (_, hostile_message) = mail.messages
     assert asked_of == ("ops@example.org",)
     assert question["Subject"] == "demo: a plan waits for a yes or a no"
-    assert f"/counterpoise/runs/{run_id}/plan" in html_of(question)
+    assert f"/counterpoise/runs/{run_id}" in html_of(question)
     assert hostile_message["Bcc"] is None and hostile_message["X"] is None
     hostile.check_html(html_of(hostile_message))
 

@@ -205,7 +205,7 @@ def check_pages(demo: Demo) -> None:
     base = f"{demo.airflow.base_url}/counterpoise"
     headers = {"Authorization": f"Bearer {demo.airflow.token('viewer')}"}
     balance, audit = f"reports/{CLUSTER}/leader-balance.html", f"clusters/{CLUSTER}/findings"
-    for page in ("metrics", "reports", "fleet", balance, f"runs/{run.run_id}/plan", audit):
+    for page in ("metrics", "reports", "fleet", balance, f"runs/{run.run_id}", audit):
         url = f"{base}/{page}"
         assert httpx.get(url, timeout=SECONDS).status_code == 401
         shown = httpx.get(url, headers=headers, follow_redirects=True, timeout=SECONDS)

@@ -57,7 +57,7 @@ def plan_on(page: str) -> str:
 
 
 def answer(client: httpx.Client, run: Run, **typed: str) -> httpx.Response:
-    return send(client, f"{run.run_id}/plan", f"{run.run_id}/answer", typed)
+    return send(client, run.run_id, f"{run.run_id}/answer", typed)
 
 
 def request(client: httpx.Client, run: Run, control: str, **typed: str) -> httpx.Response:
@@ -100,8 +100,8 @@ def check_who_may_answer(
     assert unusable.status_code == 422 and "no unit" in unusable.text
     of_requester = answer(bob, run, answer="approve", rate=SLOW, reason="mine")
     assert of_requester.status_code == 403
-    assert "not answer questions about them" in victor.get(f"{PAGES}/{run.run_id}/plan").text
-    token = token_on(alice.get(f"{PAGES}/{run.run_id}/plan").text)
+    assert "not answer questions about them" in victor.get(f"{PAGES}/{run.run_id}").text
+    token = token_on(alice.get(f"{PAGES}/{run.run_id}").text)
     fields = {
         "form_token": token,
         "plan": run.fingerprint,
@@ -154,7 +154,7 @@ def test_a_no_on_the_page_ends_the_dag_run(place: Place) -> None:
         no = answer(alice, run, answer="reject", reason="not before the release")
         assert no.status_code == 303, no.text
         assert place.end_of(asked) == "success"
-        late = alice.get(f"{PAGES}/{run.run_id}/plan").text
+        late = alice.get(f"{PAGES}/{run.run_id}").text
     assert "This plan was rejected" in late and "not before the release" in late
     assert place.decisions(run) == [(Decision.REJECTED, "alice", run.fingerprint)]
 
@@ -167,7 +167,7 @@ def test_airflows_home_leads_to_the_plan_that_waits(place: Place) -> None:
     with chromium() as browser:
         alice = Visitor.log_in(browser, place.airflow, "alice")
         alice.enter_from_airflow("demo: a plan waits for you")
-        assert alice.page.url.endswith(f"/runs/{run.run_id}/plan")
+        assert alice.page.url.endswith(f"/runs/{run.run_id}")
         bob = Visitor.log_in(browser, place.airflow, "bob")
         bob.enter_from_airflow("demo: a plan waits")
         reject(place.installation, run)

@@ -109,7 +109,7 @@ def make_a_plan(place: Place, bob: Visitor, goal: str, broker_ids: str) -> Run:
 def plan_on_screen(place: Place, visitor: Visitor) -> Run:
     """Wait until the page of what was started has become that of the plan; return its run."""
     visitor.shows("Airflow has started kafka_rebalance")
-    visitor.page.wait_for_url("**/runs/*/plan", timeout=WAIT_SECONDS * 1000)
+    visitor.page.wait_for_url("**/runs/*", timeout=WAIT_SECONDS * 1000)
     visitor.shows("This plan waits for an answer")
     run_id = visitor.page.url.split("/")[-2]
     run = place.installation.ledger.run(run_id)
@@ -121,7 +121,7 @@ def plan_on_screen(place: Place, visitor: Visitor) -> Run:
 
 def check_who_may_answer(run: Run, people: Mapping[str, Visitor]) -> None:
     """Neither the requester, nor whoever operates, nor a viewer: not by a button, nor without."""
-    plan = f"/runs/{run.run_id}/plan"
+    plan = f"/runs/{run.run_id}"
     alice = people["alice"]
     alice.open(plan)
     token = alice.page.locator("input[name=form_token]").get_attribute("value") or ""
@@ -153,7 +153,7 @@ def answer_by_hand(visitor: Visitor, run: Run, form_token: str) -> int:
 def approve_by_clicks(place: Place, run: Run, alice: Visitor, rate: str = SLOW) -> None:
     """From Airflow's home: the plan, and the yes."""
     alice.enter_from_airflow("demo: a plan waits for you")
-    alice.page.wait_for_url(f"**/runs/{run.run_id}/plan")
+    alice.page.wait_for_url(f"**/runs/{run.run_id}")
     alice.type("Rate", rate)
     alice.type("Reason", "as agreed")
     alice.press("Approve this plan")

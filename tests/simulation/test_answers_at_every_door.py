@@ -326,7 +326,7 @@ def test_who_gave_the_yes_before_a_halt_sees_that_theirs_is_missing(
         change_state(ledger, proposed.run_id, state, "broker 3 is dead")
     proposed.note(ASKED)
     with browser(proposed.shell.environment, "alice") as alice:
-        page = alice.get(f"/runs/{proposed.run_id}/plan").text
+        page = alice.get(f"/runs/{proposed.run_id}").text
         (waiting,) = alice.get("/api/open-runs", headers=BEARER).json()["waiting"]
     assert "Nobody can approve" not in page and 'value="approve"' in page
     assert waiting["is_mine"] and waiting["may_approve"] == ["alice", "bob"]
@@ -419,7 +419,7 @@ def test_a_plan_may_be_proposed_without_trying_the_permissions(
     (text,) = [event.text for event in events if event.kind == "validated"]
     assert text.startswith(plan.fingerprint) and "were not tried (--no-preflight)" in text
     with browser(shell.environment, "alice") as alice:
-        page = alice.get(f"/runs/{plan.run_id}/plan").text
+        page = alice.get(f"/runs/{plan.run_id}?tab=checks").text
     assert "Its rules were checked" in page and "permissions were not tried" in page
     assert 'value="approve"' in page
     assert door(plan, "alice", **YES)[0] == DONE

@@ -145,8 +145,7 @@ def test_report_pages_and_status_name_the_rule_that_approved(
     with browser(shell.environment, "alice") as pages:
         told = {
             "report": Path(report.removeprefix("file:")).read_text(),
-            "page of the run": pages.get(f"/runs/{run['run_id']}").text,
-            "page of the plan": pages.get(f"/runs/{run['run_id']}/plan").text,
+            "page of the run": pages.get(f"/runs/{run['run_id']}?tab=timeline").text,
             "status": shell.type("status", run["run_id"]).out,
             "status --json": shell.type("status", run["run_id"], "--json").out,
         }

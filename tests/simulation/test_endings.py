@@ -285,7 +285,7 @@ def check_others_agree(
     (folder / "clusters.yaml").write_text(CLUSTERS)
     with browser(shell.environment, "alice") as pages:
         assert pages.get(f"/api/runs/{run_id}").json()["state"] == str(state)
-        assert f"The run is {state}" in pages.get(f"/runs/{run_id}").text
+        assert f">{str(state).capitalize()}</span></h1>" in pages.get(f"/runs/{run_id}").text
     assert f'"state": "{state}"' in shell.type("status", run_id, "--json").out
     followed: Any = shell.type("status", run_id, "--follow")
     assert followed.code == (0 if state is RunState.DONE else 1)

@@ -47,6 +47,12 @@ _TAGS_OF_MARKDOWN: Final = frozenset(
 )
 
 
+_OURS: Final = re.compile(
+    r'<script src="[^"<>]*/static/counterpoise\.js\?[0-9a-f]+" nonce="[\w-]+" defer></script>'
+    r'|<noscript><meta http-equiv="refresh" content="\d+; url=/[\w/.-]*"></noscript>'
+)
+
+
 def check_terminal(text: str) -> None:
     """Of a terminal that shows no colours: whatever steers it came with the text."""
     found = _CONTROL.search(text.replace("\t", " "))
@@ -84,6 +90,7 @@ def elements_and_words(html: str) -> tuple[list[str], str]:
 
 
 def check_html(html: str) -> None:
+    html = _OURS.sub("", html, count=2)
     check_terminal(html)
     for tag, attributes in _Elements(html).elements:
         is_ours = tag == "script" and "/static/counterpoise.js?" in (attributes.get("src") or "")

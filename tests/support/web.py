@@ -126,6 +126,13 @@ def served(app: FastAPI) -> Iterator[str]:
         thread.join()
 
 
+def words_on(page: str) -> str:
+    """Return the text of a page as people read it, with single spaces."""
+    text = re.sub(r"<(script|style)\b.*?</\1>", " ", page, flags=re.S)
+    text = re.sub(r"</?(?:bdi|strong|b|span|code|time|a|output)\b[^>]*>", "", text)
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
 def token_on(page: str) -> str:
     """Return the token of the form on a page."""
     found = _TOKEN.search(page)

@@ -96,7 +96,7 @@ def test_a_question_says_why_it_is_asked_and_who_may_answer() -> None:
     (question,) = due(runs=[run(RunState.PROPOSED)], why_requested={"run-7": "broker 7 is idle."})
     assert question.lines[0] == "Requested by alice: broker 7 is idle."
     assert "Who may answer: everybody" in question.lines[1]
-    assert question.page == "counterpoise/runs/run-7/plan"
+    assert question.page == "counterpoise/runs/run-7"
 
 
 def test_critical_findings_are_news_when_they_come() -> None:

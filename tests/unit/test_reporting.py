@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,7 +13,6 @@ import pytest
 from counterpoise.analysis import leader_balance
 from counterpoise.analysis.load import cluster_load
 from counterpoise.cli.plan_picture import plan_picture
-from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.balance import (
     LeaderBalance,
     LeftOut,
@@ -26,16 +24,11 @@ from counterpoise.model.balance import (
 from counterpoise.model.load import BusyPartition, BusyPartitions
 from counterpoise.model.plan import (
     BrokerFigure,
-    Deferred,
     LowerBound,
     Move,
-    MoveReason,
     RebalancePlan,
 )
-from counterpoise.model.report import RunReport, ThrottleKey
-from counterpoise.model.request import Budget, Goal, Scope
-from counterpoise.model.run import Event, Run, RunState
-from counterpoise.model.run_progress import BrokerLoad
+from counterpoise.model.request import Goal
 from counterpoise.reporting import (
     leader_balance_json,
     leader_balance_report,
@@ -44,8 +37,7 @@ from counterpoise.reporting.event_words import event_in_words
 from counterpoise.reporting.plots import Point
 from counterpoise.reporting.timelines import Line, over_time
 from counterpoise.units import format_moment
-from counterpoise.views.pages import plan_report, run_report
-from counterpoise.views.plan import PlanView
+from counterpoise.views.plan import PlanView, goal_title
 from tests.support.loads import loads_of
 from tests.support.report_page import Page, ReportPage, check_tables_of_charts
 from tests.support.series import NO_TOPICS, NOON, Broker, Story, rows, story, topics
@@ -145,47 +137,6 @@ def plan(
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def run(topic: str = "orders", **changes: object) -> RunReport:
-    moved = plan(topic)
-    values: dict[str, object] = {
-        "run": Run(
-            "run-1",
-            "demo",
-            moved.fingerprint,
-            "plans/p.json",
-            RunState.DONE,
-            "",
-            NOON,
-            NOON + timedelta(seconds=432),
-        ),
-        "plan": moved,
-        "approval": Approval(
-            "run-1",
-            moved.fingerprint,
-            Decision.GRANTED,
-            "airflow:alice",
-            BREAKOUT,
-            NOON,
-            20_000_000,
-        ),
-        "before": tuple(
-            BrokerLoad(f.broker_id, f.leaders_before, f.replicas_before, f.bytes_before)
-            for f in moved.figures
-        ),
-        "after": tuple(
-            BrokerLoad(f.broker_id, f.leaders_after, f.replicas_after, f.bytes_after)
-            for f in moved.figures
-        ),
-        "copied_bytes": 6_000_000,
-        "moves_done": 3,
-        "throttle_keys": (
-            ThrottleKey("broker 4", "follower.replication.throttled.rate", None, "20000000", None),
-        ),
-        "events": (Event(NOON, "submit", SCRIPT),),
-    }
-    return RunReport(**(values | changes))  # type: ignore[arg-type]
-
-
 def renamed() -> LeaderBalance:
     """Racks whose names break out of what they stand in change over time."""
     before, after = ([Broker(i, rack) for i in (1, 2)] for rack in (SCRIPT, BREAKOUT))
@@ -203,19 +154,6 @@ def hostile_pages() -> Iterator[str]:
         left_out=(LeftOut(BREAKOUT, SCRIPT),),
     )
     yield leader_balance_report(renamed())
-    hostile_plan = plan(
-        BREAKOUT,
-        figures=tuple(figure(i, rack=SCRIPT) for i in range(1, 5)),
-        scope=Scope(topics=(BREAKOUT,)),
-    )
-    yield plan_report(
-        hostile_plan,
-        PlanView.of(hostile_plan, 10**6),
-        violations=(SCRIPT,),
-        data_check_failures=(BREAKOUT,),
-        data_checks_passed=3,
-    )
-    yield run_report(run(BREAKOUT, problems=(SCRIPT,)))
 
 
 def test_ids_of_pictures_do_not_meet_and_colours_follow_the_theme() -> None:
@@ -381,29 +319,10 @@ def test_thinned_lines_keep_their_peaks_and_gaps() -> None:
     assert [value for _, value in points].count(None) == 1
 
 
-def plan_page(plan: RebalancePlan, rate: int = 10**6, **values: Any) -> Page:
-    return Page(plan_report(plan, PlanView.of(plan, rate), **values))
-
-
-def test_the_plan_page_says_what_it_costs_and_what_forbids_it() -> None:
-    text = plan_page(plan(), 1_000_000, data_checks_passed=14, moves_shown=2).text
-    assert "6.0 MB at least 5.0 MB (1.200 ×)" in text
-    assert "6 s at 1.0 MB/s per broker" in text
-    assert "8 → 0 best possible 0" in text
-    assert "The largest 2 of 3; the plan document has all." in text
-    assert "and 1 more, 1 replicas copied 1.0 MB evens replicas" in text
-    assert plan().fingerprint in text
-    assert "All rules hold" in text and "14 data checks passed" in text
-
-    refused = plan_page(plan(), violations=("rule 7 is violated",)).text
-    assert "This plan must not run. rule 7 is violated" in refused
-    assert "The data checks did not run" in refused
-
-
 @pytest.mark.parametrize("goal", list(Goal))
-def test_every_goal_has_a_page_and_a_sentence(goal: Goal) -> None:
+def test_every_goal_has_a_title_and_a_sentence(goal: Goal) -> None:
     view = PlanView.of(plan(goal=goal), 10**6)
-    assert f"demo: {goal}" in plan_page(plan(goal=goal)).text
+    assert goal_title(plan(goal=goal)) and view.goal_in_words.startswith(goal)
     assert view.sentence.startswith("Moves ") and f" in about {view.expected_time}" in view.sentence
 
 
@@ -416,51 +335,6 @@ def test_a_plan_in_a_sentence_names_few_brokers_and_counts_many() -> None:
     assert leaders.sentence == "Changes leaders of 1 partition, and copies nothing"
 
 
-def test_a_large_plan_shows_the_top_of_each_list_and_counts_the_rest() -> None:
-    moved = plan(count=60_000, brokers=220)
-    page = plan_report(moved, PlanView.of(moved, 10**6), data_checks_passed=1)
-    assert "and 59,975 more, 59,975 replicas copied" in Page(page).text
-    assert "The other 200: leaders 0 to 8 → 6;" in Page(page).text
-    assert len(page) < 400_000
-
-
-def test_what_a_person_has_to_know_is_on_the_page() -> None:
-    offsets = Move(
-        "__consumer_offsets", 7, "id", (1, 2, 3), (4, 2, 3), 1, 10, 7_000_000, MoveReason.RACKS
-    )
-    told = plan(
-        moves=(offsets,),
-        scope=Scope(excluded_topics=("audit-*",)),
-        budget=Budget(max_bytes=500_000_000_000),
-        deferred=Deferred(2, 3, 9_000_000),
-        figures=tuple(
-            figure(i, disk_total_bytes=1000, disk_used_bytes=950 if i < 4 else 0)
-            for i in range(1, 5)
-        ),
-    )
-    page = plan_page(told, 5_000_000).text
-    for expected in (
-        "not topics audit-*; copying at most 500 GB",
-        "for a later plan: 2 partitions, 3 replicas, 9.0 MB",
-        "__consumer_offsets: 1 coordinator to another broker",
-        "producers write 7.0 MB/s to the partitions that broker 4 receives at once",
-        "take at least 8.8 MB/s",
-        "evens racks",
-        "0 → 6 (6)",
-        "675 B, 68 %",
-    ):
-        assert expected in page, expected
-    assert "Fullest disks 95 %" in page
-
-
-def test_an_empty_plan_says_why_nothing_moves() -> None:
-    empty = RebalancePlan(
-        "demo", "", "s", Goal.LEADERS, (), "d", (), (), LowerBound(0, 0, 0), reason="all is even"
-    )
-    text = plan_page(empty, data_checks_passed=1).text
-    assert "Nothing needs to move. all is even" in text
-
-
 def test_few_brokers_are_bars_and_many_are_columns_with_what_is_best() -> None:
     few = plan_picture(PlanView.of(plan()), width=76).splitlines()
     assert few[0].split() == ["broker", "leaders", "replicas", "bytes"]
@@ -470,42 +344,6 @@ def test_few_brokers_are_bars_and_many_are_columns_with_what_is_best() -> None:
     assert [line.split()[-2] for line in many[:3]] == ["before", "after", "best"]
     assert max(len(line) for line in [*few, *many]) <= 76
     assert plan_picture(PlanView.of(plan(brokers=0)), width=76) == ""
-
-
-def test_the_run_page_is_green_only_when_all_is_well() -> None:
-    assert "Done: the cluster is as planned" in Page(run_report(run())).text
-    pending = ThrottleKey(
-        "broker 2", "leader.replication.throttled.rate", None, "1", None, is_pending=True
-    )
-    left = ThrottleKey("topic t", "leader.replication.throttled.replicas", "", "0:1", None)
-    text = Page(run_report(run(throttle_keys=(pending, left)))).text
-    assert "Done: the cluster" not in text
-    assert "broker 2: leader.replication.throttled.rate is not restored yet" in text
-    assert "topic t: leader.replication.throttled.replicas is not as it was before" in text
-    assert "0 of 2" in text
-    assert (
-        "Done: the cluster"
-        not in Page(run_report(run(problems=("broker 4 leads too little",)))).text
-    )
-
-
-def test_a_long_run_shows_its_beginning_and_its_end() -> None:
-    events = tuple(Event(NOON + timedelta(seconds=i), "look", f"event-{i}-") for i in range(50))
-    text = Page(run_report(run(events=events, after=()), events_shown=10)).text
-    assert [int(i) for i in re.findall(r"event-(\d+)-", text)] == [
-        0,
-        1,
-        2,
-        3,
-        4,
-        45,
-        46,
-        47,
-        48,
-        49,
-    ]
-    assert "40 more events" in text
-    assert "could not be read after the run" in text
 
 
 def test_the_page_of_a_large_cluster_stays_small() -> None:

@@ -111,7 +111,11 @@ def do(
 def send(client: TestClient, act: Act, made: SimulatedRun, user: str, **more: str) -> Any:
     """Send the same by the form of the page."""
     typed = {name: str(value) for name, value in act.body.items() if isinstance(value, str)}
-    data = {"form_token": token_of(user), "do": "start", "reason": "month end"} | typed | more
+    data = (
+        {"form_token": token_of(user), "do": "start", "sure": "yes", "reason": "month end"}
+        | typed
+        | more
+    )
     return client.post(act.path_of(made), data=data)
 
 

@@ -143,9 +143,9 @@ def test_who_may_not_answer_is_told_why(environment: dict[str, str], run_id: str
 def test_without_a_bearer_the_token_of_a_page_is_asked_for(
     environment: dict[str, str], run_id: str, alice: TestClient
 ) -> None:
-    page_token = token_on(alice.get(f"/runs/{run_id}/plan").text)
+    page_token = token_on(alice.get(f"/runs/{run_id}").text)
     with browser(environment, "bob") as bob:
-        token_of_bob = token_on(bob.get(f"/runs/{run_id}/plan").text)
+        token_of_bob = token_on(bob.get(f"/runs/{run_id}").text)
     for headers in ({}, {"X-Counterpoise-Token": token_of_bob}, {"Authorization": "Basic x"}):
         refused = decide(alice, run_id, headers, **YES)
         assert refused.status_code == 403

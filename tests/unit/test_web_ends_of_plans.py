@@ -18,7 +18,7 @@ from tests.support.ledger_view import add_event
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 from tests.support.runs import SimulatedRun
-from tests.support.web import browser, environment_in, run_with_its_plan, token_on
+from tests.support.web import browser, environment_in, run_with_its_plan, token_on, words_on
 from tests.unit.test_web_plans import (
     approvals_of,
     fingerprint_on,
@@ -72,26 +72,26 @@ def test_a_plan_that_its_checks_refused_says_so_and_offers_no_yes(
     fingerprint = new_plan().fingerprint
     note(environment, run_id, VALIDATED, fingerprint)
     note(environment, run_id, NOT_VALIDATED, fingerprint)
+    docs = f"picture/runs/{run_id}-data-docs/index.html"
     with open_installation(environment=environment) as installation:
-        installation.archive.write_report(f"picture/runs/{run_id}-plan.html", "x")
+        installation.archive.write_report(docs, "x")
     with browser(environment, "alice") as alice:
-        page = alice.get(f"/runs/{run_id}/plan").text
-        assert "This plan must not run." in page
-        assert "The log of the task <code>validate</code> says why." in page
-        assert "/dags/kafka_rebalance/runs/manual__1/tasks/validate" in page
-        assert f"/reports/picture/runs/{run_id}-plan.html" in page
-        assert "have not been checked yet" not in page and not has_approve_button(page)
-        assert "must not run" in alice.get(f"/runs/{run_id}").text
+        page = alice.get(f"/runs/{run_id}").text
+        words = words_on(page)
+        assert "Must not run" in words and "This plan must not run." in words
+        assert "the log of the task validate says why" in words
+        assert f"/reports/{docs}" in page
+        assert "not checked yet" not in page and not has_approve_button(page)
         note(environment, run_id, MUST_NOT_RUN, f"topic-0: {hostile.HOSTILE}")
-        page = alice.get(f"/runs/{run_id}/plan").text
-        assert "Topic-0: " in page
+        page = alice.get(f"/runs/{run_id}").text
+        assert "topic-0: " in page
         hostile.check_html(page.replace("<form", "<div"))
         yes = send(alice, run_id, answer="approve", rate="20MB/s", reason="x")
         assert yes.status_code == 409 and "must not run: topic-0" in yes.text
         assert approvals_of(environment, run_id) == ()
         note(environment, run_id, VALIDATED, fingerprint)
-        page = alice.get(f"/runs/{run_id}/plan").text
-        assert "This plan waits for an answer." in page and has_approve_button(page)
+        page = alice.get(f"/runs/{run_id}").text
+        assert "Waiting for you" in page and has_approve_button(page)
 
 
 @pytest.mark.parametrize("user", ["alice", "rita"])
@@ -107,9 +107,8 @@ def test_a_run_that_is_approved_and_has_not_started_is_rejected_on_the_page(
 ) -> None:
     approve(environment, run_id)
     with browser(environment, user) as client:
-        assert "may be rejected" in client.get(f"/runs/{run_id}").text
-        page = client.get(f"/runs/{run_id}/plan").text
-        assert "is approved, and has not started" in page
+        page = client.get(f"/runs/{run_id}").text
+        assert "Approved, and not started yet. Until it starts, it may be rejected." in page
         assert 'value="reject"' in page and not has_approve_button(page)
         assert send(client, run_id, answer="reject", reason="not tonight").status_code == 303
     assert state_of(environment, run_id) == (RunState.REJECTED, "not tonight")
@@ -120,9 +119,9 @@ def test_who_may_neither_approve_nor_operate_rejects_nothing(
 ) -> None:
     approve(environment, run_id)
     with browser(environment, "alice") as alice:
-        form = alice.get(f"/runs/{run_id}/plan").text
+        form = alice.get(f"/runs/{run_id}").text
     with browser(environment, "mallory") as mallory:
-        page = mallory.get(f"/runs/{run_id}/plan").text
+        page = mallory.get(f"/runs/{run_id}").text
         assert 'name="answer"' not in page and "oscar" in page
         fields = {"plan": fingerprint_on(form), "answer": "reject", "reason": "x"}
         token = token_on(form)
@@ -141,7 +140,8 @@ def test_a_run_that_waits_for_its_second_yes_says_for_whose(
     approve(environment, run_id, is_enough=False)
     with browser(environment, "oscar") as oscar:
         page = oscar.get(f"/runs/{run_id}").text
-    assert "waits for 1 more yes; may still approve: bob" in page
+    words = words_on(page)
+    assert "1 more has to approve it." in words and "May answer bob (rita requested it" in words
 
 
 def test_a_plan_that_nobody_may_approve_says_so(environment: dict[str, str], run_id: str) -> None:
@@ -149,10 +149,11 @@ def test_a_plan_that_nobody_may_approve_says_so(environment: dict[str, str], run
         "clusters: {picture: {connection: x, policy: {access: {approve: [rita]}}}}\n"
     )
     with browser(environment, "rita") as rita:
-        page = rita.get(f"/runs/{run_id}/plan").text
-    assert "Nobody can approve it:" in page
-    assert "requested by the Airflow user rita: it takes a yes of 1 other Airflow user" in page
-    assert not has_approve_button(page) and ">Withdraw</button>" in page
+        page = rita.get(f"/runs/{run_id}").text
+    words = words_on(page)
+    assert "Nobody can approve it:" in words
+    assert "requested by the Airflow user rita: it takes a yes of 1 other Airflow user" in words
+    assert not has_approve_button(page) and ">Withdraw the plan</button>" in page
 
 
 def test_a_plan_that_the_store_has_lost_is_rejected_by_a_button(
@@ -163,12 +164,12 @@ def test_a_plan_that_the_store_has_lost_is_rejected_by_a_button(
     runs._read_plan.cache_clear()
     (Path(environment["COUNTERPOISE_STORE"]) / path).unlink()
     with browser(environment, "mallory") as mallory:
-        assert 'name="answer"' not in mallory.get(f"/runs/{run_id}/plan").text
+        assert 'name="answer"' not in mallory.get(f"/runs/{run_id}").text
     with browser(environment, "alice") as alice:
         empty = send(alice, run_id, answer="reject", reason=" ")
         assert empty.status_code == 422 and "must not be empty" in empty.text
         assert send(alice, run_id, answer="reject", reason="its file is lost").status_code == 303
-        assert 'name="answer"' not in alice.get(f"/runs/{run_id}/plan").text
+        assert 'name="answer"' not in alice.get(f"/runs/{run_id}").text
     assert state_of(environment, run_id) == (RunState.REJECTED, "its file is lost")
 
 
@@ -181,8 +182,8 @@ def say_no(made: SimulatedRun) -> None:
     made.ledger.record_decision(made.approval(Decision.REJECTED))
 
 
-def shown(client: TestClient, made: SimulatedRun, page: str = "") -> str:
-    return client.get(f"/runs/{made.run_id}{page}").text
+def shown(client: TestClient, made: SimulatedRun) -> str:
+    return client.get(f"/runs/{made.run_id}").text
 
 
 def test_a_rejected_run_that_had_halted_does_not_say_that_nothing_was_changed(
@@ -191,15 +192,14 @@ def test_a_rejected_run_that_had_halted_does_not_say_that_nothing_was_changed(
     driver = simulated.driver()
     simulated.until_moving(driver)
     assert simulated.end(driver) is RunState.HALTED
-    undo = f'href="/runs/{simulated.run_id}/undo"'
+    undo = f'action="/runs/{simulated.run_id}/undo"'
     with browser(environment, "oscar") as oscar:
         assert undo in shown(oscar, simulated)
         say_no(simulated)
-        page = shown(oscar, simulated, "/plan")
-        assert "nothing was changed" not in page
-        assert "had halted, and was then rejected" in page and "stays moved" in page
+        page = words_on(shown(oscar, simulated))
+        assert "nothing was changed" not in page.lower()
+        assert "had halted, and was then rejected" in page and "It stays there." in page
         assert undo in shown(oscar, simulated)
-        assert "Make the undo plan" in shown(oscar, simulated, "/undo")
 
 
 def test_a_run_that_moved_nothing_offers_no_undo(
@@ -219,4 +219,4 @@ def test_a_rejected_plan_that_never_ran_changed_nothing(
 ) -> None:
     with browser(environment, "alice") as alice:
         send(alice, run_id, answer="reject", reason="no")
-        assert "rejected; nothing was changed." in alice.get(f"/runs/{run_id}/plan").text
+        assert "Nothing was changed: no." in words_on(alice.get(f"/runs/{run_id}").text)

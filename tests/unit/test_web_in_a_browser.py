@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.routing import APIRoute
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 from starlette.routing import Route
 
 from benchmarks.pages import write_audits
@@ -56,10 +56,12 @@ PICTURE = "\n".join(f"orders-{p}: 1 2 3 size={5_000_000 * (p + 1)}" for p in ran
 # By the name of the picture. WAITING is a run whose plan has an attacker's words, as have the
 # requests about the run MOVING.
 PAGES = {
-    "plan": "/runs/WAITING/plan",
     "run-waiting": "/runs/WAITING",
+    "run-waiting-checks": "/runs/WAITING?tab=checks",
     "run-moving": "/runs/MOVING",
-    "rate": "/runs/MOVING/requests/rate",
+    "run-moves": "/runs/MOVING?tab=moves",
+    "run-settings": "/runs/MOVING?tab=settings",
+    "run-timeline": "/runs/MOVING?tab=timeline",
     "cluster-frozen": "/clusters/payments",
     "cluster-hostile": "/clusters/other",
     "unfreeze": "/clusters/payments/requests/unfreeze",
@@ -80,12 +82,12 @@ PAGES = {
     "settings": "/clusters/payments/settings",
     "fleet-of-all": "/fleet",
     "setup": "/setup",
-    "undo": "/runs/MOVING/undo",  # after its end
+    "run-ended": "/runs/MOVING?tab=checks",  # after its end
 }
 # Links to what only some may ask for.
 FORMS = ":is([href*='/requests/'], [href*='/start/'], [href$='/undo'])"
 NOT_PAGES = (  # as the API's
-    *("/", "/waiting", "/metrics", "/runs/{run_id}/{name}"),
+    *("/", "/waiting", "/metrics", "/runs/{run_id}/{name}", "/runs/{run_id}/requests/{control}"),
 )
 ASSET_PATHS = [f"/static/{name}" for name in ASSETS]
 
@@ -162,33 +164,68 @@ def address(open_for_pages: Callable[[], Installation]) -> Iterator[str]:
 def test_two_clicks_lead_to_a_yes(browser: Browser, address: str) -> None:
     alice = Visitor.at(browser, address, folder_of_pictures())
     alice.start_anew()
-    alice.take_picture("fleet")
-    alice.follow("Review")
-    alice.take_picture("plan")
-    alice.type("Reason", "as agreed")
-    assert alice.button("Approve this plan").is_enabled()
-    alice.press("Check the rate")  # in place of the yes, which Airflow alone takes
-    alice.shows("This rate can be approved")
-    assert alice.clicks == 2
+    alice.follow(_review(alice))
+    alice.shows("Waiting for you")
+    assert alice.button("Approve").is_enabled()
+    assert alice.clicks == 1
     alice.check_no_problem()
+
+
+def _review(alice: Visitor) -> str:
+    """Return the name of the link to the plan that waits for whoever looks."""
+    name = alice.page.get_by_role("link", name="Review").first.inner_text()
+    return " ".join(name.split())
 
 
 def test_an_answer_needs_no_mouse(browser: Browser, address: str) -> None:
     alice = Visitor.at(browser, address, None)
     alice.start_anew()
     keyboard = alice.page.keyboard
-    alice.tab_to(alice.page.get_by_role("link", name="Review"))
+    alice.tab_to(alice.page.get_by_role("link", name="Review").first)
     keyboard.press("Enter")
-    alice.shows("This plan waits for an answer")
+    alice.shows("Waiting for you")
+    time = alice.page.locator(".hint .at-rate").first
+    offered = time.inner_text()
     alice.tab_to(alice.page.get_by_label("Rate", exact=True))
     keyboard.press("Control+A")
-    keyboard.type("1MB/s")
+    keyboard.type("10kB/s")
+    expect(time).not_to_have_text(offered)
+    keyboard.press("Control+A")
+    keyboard.type("10")
+    expect(time).to_have_text("–")
     alice.tab_to(alice.page.get_by_label("Reason", exact=True))
     keyboard.type("as agreed")
-    alice.tab_to(alice.button("Check the rate"))
+    alice.tab_to(alice.button("Approve"))
     keyboard.press("Enter")
-    alice.shows("This rate can be approved")
-    alice.tab_to(alice.button("Approve this plan"))
+    alice.shows("has no unit")
+    assert all("422" in problem for problem in alice.problems), "the answer alone was refused"
+
+
+def test_progress_is_drawn_into_the_page(
+    browser: Browser, address: str, moving: SimulatedRun
+) -> None:
+    alice = Visitor.at(browser, address, None)
+    alice.open(f"/runs/{moving.run_id}")
+    bars = alice.page.locator("#chart-bytes rect.b-is")
+    height, done = bars.last.get_attribute("height"), alice.page.locator("[data-shown=percent]")
+    before = done.inner_text()
+    alice.type("Reason", "half a word")
+    driver = moving.driver()
+    for _ in range(4):
+        moving.cluster.advance(driver.step() or 0)
+    expect(done).not_to_have_text(before, timeout=60_000)
+    expect(bars.last).not_to_have_attribute("height", height or "")
+    assert alice.page.get_by_label("Reason", exact=True).input_value() == "half a word"
+    alice.check_no_problem()
+
+
+def test_a_chart_tells_a_figure_beside_the_pointer(
+    browser: Browser, address: str, moving: SimulatedRun
+) -> None:
+    alice = Visitor.at(browser, address, None)
+    alice.open(f"/runs/{moving.run_id}")
+    alice.page.locator("#chart-leaders .slot").last.hover()
+    expect(alice.page.locator("#tip")).to_contain_text("Broker 4")
     alice.check_no_problem()
 
 
@@ -209,7 +246,7 @@ def test_a_viewer_sees_no_buttons(
 ) -> None:
     with open_for_pages() as installation:
         (waiting,) = installation.ledger.runs(cluster="demo")
-    run, plan = f"/runs/{moving.run_id}", f"/runs/{waiting.run_id}/plan"
+    run, plan = f"/runs/{moving.run_id}", f"/runs/{waiting.run_id}"
     app = app_of("victor", open_for_pages, role="viewer", may_change=False)
     with served(app) as address:
         victor = Visitor.at(browser, address, None)
@@ -220,7 +257,7 @@ def test_a_viewer_sees_no_buttons(
             assert victor.page.locator("form[method=post]").count() == 0, path
             assert victor.page.locator(f"a{FORMS}").count() == 0, path
         victor.shows("Airflow lets you read runs, and not answer questions about them")
-        for form in (f"{run}/requests/pause", "/clusters/payments/requests/freeze"):
+        for form in ("/clusters/payments/requests/freeze",):
             assert victor.page.request.get(f"{address}{form}").status == 403, form
         victor.check_no_problem()
 
@@ -237,7 +274,7 @@ def test_every_page_is_accessible_narrow_dark_and_runs_no_script(
     moving.ask(Control.FREEZE, why=hostile.HOSTILE)
     moving.ask(Control.CANCEL, why=hostile.HOSTILE)
     for name, path in PAGES.items():
-        if name == "undo":
+        if name == "run-ended":
             driver = moving.driver()
             with pytest.raises(HaltedError):
                 moving.repeat(driver.step)

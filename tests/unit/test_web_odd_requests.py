@@ -72,11 +72,11 @@ def test_a_page_without_a_login_asks_for_one_and_comes_back(pages: Pages, prefix
     html, root = {"accept": "text/html,*/*"}, f"{prefix}/counterpoise"
     with web.browser(pages.environment, "nobody", root_path=root) as client:
         refuse_the_login(client)
-        answer = client.get("/runs/a%20b/plan?text=x%26y", headers=html)
+        answer = client.get("/runs/a%20b?text=x%26y", headers=html)
         assert answer.status_code == 303
         back = httpx.URL(answer.headers["location"])
         assert back.path == f"{prefix}/api/v2/auth/login"
-        assert back.params["next"] == f"{root}/runs/a%20b/plan?text=x%26y"
+        assert back.params["next"] == f"{root}/runs/a%20b?text=x%26y"
         for program in (
             client.get("/fleet"),
             client.get("/api/fleet", headers=html),
@@ -129,7 +129,7 @@ def test_a_form_that_cannot_be_read_is_a_page(
 
 
 def freeze(client: TestClient, run: Run, content_type: str, body: str) -> Response:
-    path = f"/runs/{run.run_id}/requests/freeze"
+    path = f"/clusters/{run.cluster}/requests/freeze"
     token = web.token_on(client.get(path).text)
     content = body.replace("{token}", token).encode()
     answer: Response = client.post(path, content=content, headers={"Content-Type": content_type})

@@ -212,7 +212,7 @@ def test_a_failure_shows_a_reference_and_no_secret(
     environment |= changed
     paths = ["/reports", "/reports/demo/a.html"]
     if "COUNTERPOISE_LEDGER" in changed:
-        paths = ["/runs/demo-1/plan"]
+        paths = ["/runs/demo-1"]
     for path in paths:
         with caplog.at_level(logging.ERROR):
             response = client.get(path)
@@ -296,7 +296,7 @@ def test_without_the_file_of_settings_nothing_is_shown(
     write(environment, "fleet.html", b"secret plans")
     paths = (
         *("/reports/demo/a.html", "/reports/fleet.html", "/reports?cluster=demo", "/reports"),
-        *(f"/runs/{run_id}", f"/runs/{run_id}/plan", f"/runs/{run_id}/plan.json"),
+        *(f"/runs/{run_id}", f"/runs/{run_id}", f"/runs/{run_id}/plan.json"),
         *(f"/api/runs/{run_id}", "/ledger", "/api/ledger"),
         *("/api/fleet", "/metrics", "/clusters/demo", "/clusters/demo/findings"),
     )
@@ -361,7 +361,7 @@ def test_settings_that_cannot_be_read_keep_no_api_server_from_starting(
 
 
 def test_a_viewer_makes_no_ledger(client: TestClient, environment: dict[str, str]) -> None:
-    response = client.get("/runs/demo-1/plan")
+    response = client.get("/runs/demo-1")
     assert response.status_code == 503
     assert not Path(environment["COUNTERPOISE_LEDGER"].removeprefix("sqlite:///")).exists()
 

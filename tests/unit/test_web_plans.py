@@ -1,4 +1,4 @@
-"""The page of a plan, its moves and files, and the answer that somebody gives on it."""
+"""The page of a run that waits: its plan, moves and files, and the answer that somebody gives."""
 
 import json
 import re
@@ -20,11 +20,12 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
 from counterpoise.planning import make_plan
 from counterpoise.services import runs
+from counterpoise.views.plan import PlanView
 from tests.support import hostile
 from tests.support.ledger_view import add_event
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
-from tests.support.web import browser, token_on
+from tests.support.web import browser, token_on, words_on
 
 POLICY = "{access: {approve: [alice, bob, rita]}, approval: {max_rate: 50MB/s}}"
 PICTURE = "\n".join(f"orders-{p}: 1 2 3 size=3000000" for p in range(9))
@@ -74,7 +75,7 @@ def run_id(environment: dict[str, str]) -> str:
 
 def send(client: TestClient, run_id: str, **typed: str) -> Any:
     """Send the form as the page has it, with what somebody typed."""
-    shown = client.get(f"/runs/{run_id}/plan").text
+    shown = client.get(f"/runs/{run_id}").text
     fields = {"form_token": token_on(shown), "plan": fingerprint_on(shown)} | typed
     return client.post(f"/runs/{run_id}/answer", data=fields)
 
@@ -92,22 +93,42 @@ def test_a_plan_shows_what_it_does_and_what_a_yes_means(
     environment: dict[str, str], run_id: str
 ) -> None:
     with browser(environment, "alice") as alice:
-        page = alice.get(f"/runs/{run_id}/plan")
-    assert page.status_code == 200 and "refresh" not in page.headers
-    for words in (
-        "This plan waits for an answer.",
-        "Leaders per broker",
+        page = alice.get(f"/runs/{run_id}")
+    assert page.status_code == 200 and "http-equiv" not in page.text, "typed words would be lost"
+    words = words_on(page.text)
+    for expected in (
+        "Add broker 4 Waiting for you",
+        "to broker 4 in about",
+        "; leaders 9 to 3 on broker 1.",
+        "most 9 → 3, best",
         "best possible",
-        "What it costs",
-        "What a yes means",
-        "alice, bob, rita",
-        "requested by rita",
-        "evens" if "evens" in page.text else "onto",
-        'name="rate" value="20.0MB/s"',
-        "/dags/kafka_rebalance/runs/manual__1/tasks/approve",
+        "The most that one broker sends or receives.",
+        "If approved This plan may run once, at this rate",
+        "You or bob (rita requested it, so rita can’t)",
+        "rita requested it",
+        "Checks Passed",
     ):
-        assert words in page.text, words
+        assert expected in words, (expected, words)
+    assert 'name="rate" value="20.0 MB/s"' in page.text
+    assert page.text.count('class="main"') == 1
+    settings = page.text.partition('href="')[0] + alice_tab(environment, run_id, "settings")
+    assert "/dags/kafka_rebalance/runs/manual__1" in settings
+    assert "What it costs" in alice_tab(environment, run_id, "brokers")
     hostile.check_html(page.text.replace("<form", "<div"))
+
+
+def alice_tab(environment: dict[str, str], run_id: str, tab: str) -> str:
+    with browser(environment, "alice") as alice:
+        return str(alice.get(f"/runs/{run_id}", params={"tab": tab}).text)
+
+
+def test_addresses_of_before_lead_to_the_page_of_the_run(
+    environment: dict[str, str], run_id: str
+) -> None:
+    with browser(environment, "alice") as alice:
+        for former in ("plan", "undo", "requests/pause"):
+            answer = alice.get(f"/runs/{run_id}/{former}")
+            assert (answer.status_code, answer.headers["location"]) == (303, f"/runs/{run_id}")
 
 
 def test_a_plan_says_why_it_was_requested(environment: dict[str, str]) -> None:
@@ -117,8 +138,8 @@ def test_a_plan_says_why_it_was_requested(environment: dict[str, str]) -> None:
         why = f"broker 4 is idle {hostile.HOSTILE}"
         run = installation.ledger.propose(plan, path, requested_by="airflow:rita", why=why)
     with browser(environment, "alice") as alice:
-        page = alice.get(f"/runs/{run.run_id}/plan").text
-    assert page.count("requested by rita: broker 4 is idle") == 1
+        page = alice.get(f"/runs/{run.run_id}").text
+    assert "rita requested it" in words_on(page) and "“<bdi>broker 4 is idle" in page
     hostile.check_html(page.replace("<form", "<div"))
 
 
@@ -127,17 +148,17 @@ def test_moves_are_found_sorted_and_shown_a_page_at_a_time(environment: dict[str
     moves = [move(f"orders-{p}", "1 2", "3 2", size=p) for p in range(250)]
     moves += [move("pay-0", "2 1", "1 2")]
     run_id = propose(environment, plan_by_hand(before, Goal.REBALANCE, *moves))
-    path = f"/runs/{run_id}/plan"
+    path = f"/runs/{run_id}"
     with browser(environment, "alice") as alice:
         first = alice.get(path).text
-        assert "251 of 251, page 1 of 3" in first and ">orders-249<" in first
+        assert "1–50 of 251" in first and ">orders-249<" in first
         assert ">orders-0<" not in first
-        last = alice.get(path, params={"number": "3"}).text
-        assert "page 3 of 3" in last and ">pay-0<" in last and ">orders-0<" in last
-        assert "page 3 of 3" in alice.get(path, params={"number": "99999999"[:6]}).text
+        last = alice.get(path, params={"number": "6"}).text
+        assert ("251–251 of 251" in last and ">orders-0<" in last) or ">pay-0<" in last
+        assert "251–251 of 251" in alice.get(path, params={"number": "99999999"[:6]}).text
         found = alice.get(path, params={"text": "PAY"}).text
-        assert "1 of 251" in found and ">pay-0<" in found and ">orders-249<" not in found
-        assert "250 of 251" in alice.get(path, params={"broker": "3"}).text
+        assert "1–1 of 1" in found and ">pay-0<" in found and ">orders-249<" not in found
+        assert "1–50 of 250" in alice.get(path, params={"broker": "3"}).text
         sorted_by_topic = alice.get(path, params={"sort": "topic"}).text
         assert ">orders-0<" in sorted_by_topic
         for odd in (
@@ -156,14 +177,14 @@ def test_pages_of_moves_are_found_from_an_answer_that_came_back(
     environment: dict[str, str],
 ) -> None:
     before = cluster("orders-0: 1 2", racks="1=a 2=b 3=c")
-    moves = [move(f"orders-{p}", "1 2", "3 2", size=p + 10**6) for p in range(150)]
+    moves = [move(f"orders-{p}", "1 2", "3 2", size=p + 10**6) for p in range(80)]
     run_id = propose(environment, plan_by_hand(before, Goal.REBALANCE, *moves))
     with browser(environment, "alice") as alice:
         checked = send(alice, run_id, answer="check", rate="10MB/s")
-        link = re.search(r'href="([^"]*)" rel="next"', checked.text)
+        link = re.search(r'href="([^"]*number=2[^"]*)"', checked.text)
         assert checked.status_code == 200 and link is not None
         second = alice.get(urljoin(str(checked.url), unescape(link[1])))
-    assert second.status_code == 200 and "page 2 of 2" in second.text
+    assert second.status_code == 200 and "51–80 of 80" in second.text
 
 
 def test_the_files_of_a_plan(environment: dict[str, str], run_id: str) -> None:
@@ -192,8 +213,8 @@ def test_plans_and_files_are_shown_to_whom_the_cluster_is(
         "clusters: {picture: {connection: x, policy: {access: {view: [alice]}}}}\n"
     )
     with browser(environment, "mallory") as mallory:
-        for name in ("plan", "plan.json", "reassignment.json"):
-            assert mallory.get(f"/runs/{run_id}/{name}").status_code == 403
+        for name in ("", "/plan.json", "/reassignment.json"):
+            assert mallory.get(f"/runs/{run_id}{name}").status_code == 403
         answer = mallory.post(f"/runs/{run_id}/answer", data={"answer": "approve"})
     assert answer.status_code == 403
 
@@ -204,9 +225,10 @@ def test_a_good_answer_is_recorded_at_once(environment: dict[str, str], run_id: 
         for _ in range(2):  # a double click
             sent = send(alice, run_id, **typed)
             assert sent.status_code == 303
-            assert sent.headers["location"].endswith(f"/runs/{run_id}/plan#answer")
+            assert sent.headers["location"].endswith(f"/runs/{run_id}")
         page = alice.get(sent.headers["location"]).text
-        assert "This plan is approved, and has not started." in page and "broker 4 joined" in page
+        assert "Approved, and not started yet." in words_on(page)
+        assert "broker 4 joined" in alice_tab(environment, run_id, "timeline")
     with open_installation(environment=environment) as installation:
         (yes,) = installation.ledger.approvals_of(run_id)
         assert installation.ledger.run(run_id).state is RunState.APPROVED
@@ -218,15 +240,15 @@ def test_a_store_without_the_plan_is_told_with_what_the_ledger_knows(
     environment: dict[str, str], run_id: str
 ) -> None:
     with browser(environment, "alice") as alice:
-        form = alice.get(f"/runs/{run_id}/plan").text
+        form = alice.get(f"/runs/{run_id}").text
         with open_installation(environment=environment) as installation:
             path = installation.ledger.run(run_id).plan_uri
         runs._read_plan.cache_clear()
         (Path(environment["COUNTERPOISE_STORE"]) / path).unlink()
-        page = alice.get(f"/runs/{run_id}/plan")
+        page = alice.get(f"/runs/{run_id}")
         assert page.status_code == 200
-        for words in (path, "the plan is not there", "requested by rita", "Nobody has answered"):
-            assert words in page.text, words
+        for words in (path, "The plan of this run is not there", "requested by rita"):
+            assert words in words_on(page.text), words
         fields = {"form_token": token_on(form), "plan": fingerprint_on(form), "rate": "20MB/s"}
         answer = alice.post(
             f"/runs/{run_id}/answer", data={**fields, "answer": "approve", "reason": "x"}
@@ -252,10 +274,10 @@ def test_only_the_plan_of_the_ledger_is_shown(
     path.write_text(rewritten(path.read_text()))
     runs._read_plan.cache_clear()
     with browser(environment, "alice") as alice:
-        page = alice.get(f"/runs/{run_id}/plan")
+        page = alice.get(f"/runs/{run_id}")
         files = [alice.get(f"/runs/{run_id}/{name}") for name in ("plan.json", "reassignment.json")]
     assert ("orders-0" in page.text) is is_shown
-    assert ("the plan is not there" in page.text) is not is_shown
+    assert ("The plan of this run is not there" in page.text) is not is_shown
     assert {file.is_success for file in files} == {is_shown}
 
 
@@ -265,8 +287,10 @@ def test_an_approved_plan_is_shown_at_the_rate_of_its_yes(
     with browser(environment, "alice") as alice:
         typed = {"answer": "approve", "rate": "7MB/s", "reason": "broker 4 joined"}
         assert send(alice, run_id, **typed).status_code == 303
-        page = alice.get(f"/runs/{run_id}/plan").text
-    assert "at 7.0 MB/s per broker" in " ".join(page.split())
+        page = alice.get(f"/runs/{run_id}").text
+    assert "alice approved it after" in words_on(page) and "at 7.0 MB/s." in words_on(page)
+    fast = new_plan()
+    assert PlanView.of(fast, 7_000_000).expected_time in words_on(page)
 
 
 def test_the_rate_is_checked_with_the_time_that_it_makes(
@@ -276,12 +300,11 @@ def test_the_rate_is_checked_with_the_time_that_it_makes(
         slow = send(alice, run_id, answer="check", rate="100kB/s", reason="kept words")
         fast = send(alice, run_id, answer="check", rate="10MB/s")
     assert slow.status_code == fast.status_code == 200
-    assert "At 100 kB/s it takes about" in slow.text and "kept words" in slow.text
-    assert "This rate can be approved." in slow.text
-    assert (
-        slow.text.partition("it takes about")[2][:60]
-        != fast.text.partition("it takes about")[2][:60]
-    )
+    assert "kept words" in slow.text and 'value="100kB/s"' in slow.text
+    for page, rate in ((slow, 100_000), (fast, 10_000_000)):
+        time = PlanView.of(new_plan(), rate).expected_time
+        assert f"takes about {time}" in words_on(page.text)
+    assert approvals_of(environment, run_id) == ()
 
 
 @pytest.mark.parametrize(
@@ -308,7 +331,7 @@ def test_an_unusable_answer_is_told_on_the_page_and_nothing_is_written(
     with browser(environment, "alice") as alice:
         answer = send(alice, run_id, **typed)
     assert answer.status_code == status
-    assert words in answer.text and "Nothing was changed." in answer.text
+    assert words in words_on(answer.text) and "Nothing was changed." in answer.text
     assert typed.get("reason", "").strip() in answer.text
     assert approvals_of(environment, run_id) == ()
 
@@ -317,8 +340,9 @@ def test_the_requester_may_withdraw_and_not_approve(
     environment: dict[str, str], run_id: str
 ) -> None:
     with browser(environment, "rita") as rita:
-        page = rita.get(f"/runs/{run_id}/plan").text
-        assert "another Airflow user has to approve it" in page and 'value="approve"' not in page
+        page = rita.get(f"/runs/{run_id}").text
+        assert "somebody else has to answer: alice or bob." in words_on(page)
+        assert 'value="approve"' not in page and ">Withdraw the plan<" in page
         sent = send(rita, run_id, answer="approve", rate="20MB/s", reason="mine")
         assert sent.status_code == 403
         assert send(rita, run_id, answer="reject", reason="mine").status_code == 303
@@ -328,10 +352,10 @@ def test_the_requester_may_withdraw_and_not_approve(
 
 def test_somebody_else_is_told_who_may(environment: dict[str, str], run_id: str) -> None:
     with browser(environment, "oscar") as oscar, browser(environment, "alice") as alice:
-        page = oscar.get(f"/runs/{run_id}/plan").text
-        assert "oscar may not approve here" in page and "alice, bob, rita" in page
-        assert '<button type="submit" name="answer"' not in page
-        token = token_on(alice.get(f"/runs/{run_id}/plan").text)
+        page = oscar.get(f"/runs/{run_id}").text
+        assert "oscar may not approve here" in page and "alice or bob (rita" in words_on(page)
+        assert 'name="answer"' not in page
+        token = token_on(alice.get(f"/runs/{run_id}").text)
         for form_token in ("", token):
             fields = {
                 "form_token": form_token,
@@ -355,8 +379,9 @@ def test_a_second_yes_comes_from_another_person(environment: dict[str, str]) -> 
     run_id = propose(environment, plan)
     approve(environment, run_id, plan)
     with browser(environment, "alice") as alice:
-        page = alice.get(f"/runs/{run_id}/plan").text
-        assert "waits for 1 more yes" in page and "alice approved this plan, so another" in page
+        page = alice.get(f"/runs/{run_id}").text
+        assert "1 more has to approve it." in words_on(page)
+        assert "alice approved this plan, so another" in page
     with browser(environment, "bob") as bob:
         assert send(bob, run_id, answer="approve", rate="20MB/s", reason="x").status_code == 303
     assert [yes.by for yes in approvals_of(environment, run_id)] == ["airflow:alice", "airflow:bob"]
@@ -382,7 +407,7 @@ def test_a_plan_that_is_superseded_while_somebody_reads_it_cannot_be_approved(
     environment: dict[str, str], run_id: str
 ) -> None:
     with browser(environment, "alice") as alice:
-        shown = alice.get(f"/runs/{run_id}/plan").text
+        shown = alice.get(f"/runs/{run_id}").text
         newer = propose(
             environment, replace(new_plan(), warnings=("newer",)), dag_run_id="manual__2"
         )
@@ -395,7 +420,7 @@ def test_a_plan_that_is_superseded_while_somebody_reads_it_cannot_be_approved(
         }
         answer = alice.post(f"/runs/{run_id}/answer", data=fields)
         assert answer.status_code == 409
-        assert "was superseded" in answer.text and f"/runs/{newer}/plan" in answer.text
+        assert "Superseded" in answer.text and f'href="/runs/{newer}"' in answer.text
         # The form of the old plan, sent to the new run:
         stale = alice.post(f"/runs/{newer}/answer", data=fields)
         assert stale.status_code == 409 and "another plan" in stale.text
@@ -404,7 +429,7 @@ def test_a_plan_that_is_superseded_while_somebody_reads_it_cannot_be_approved(
 def test_a_plan_of_the_command_line_is_answered_here(environment: dict[str, str]) -> None:
     run_id = propose(environment, new_plan(), dag_run_id=None)
     with browser(environment, "alice") as alice:
-        assert 'value="approve"' in alice.get(f"/runs/{run_id}/plan").text
+        assert 'value="approve"' in alice.get(f"/runs/{run_id}").text
         assert send(alice, run_id, answer="approve", rate="20MB/s", reason="x").status_code == 303
         assert send(alice, run_id, answer="reject", reason="not now").status_code == 303
     yes, no = approvals_of(environment, run_id)
@@ -415,10 +440,10 @@ def test_a_plan_of_the_command_line_is_answered_here(environment: dict[str, str]
 def test_nothing_but_a_form_that_is_sent_answers(environment: dict[str, str], run_id: str) -> None:
     query = "answer=approve&rate=20MB/s&reason=x"
     with browser(environment, "alice") as alice:
-        token = token_on(alice.get(f"/runs/{run_id}/plan").text)
+        token = token_on(alice.get(f"/runs/{run_id}").text)
         for method in ("GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"):
             alice.request(method, f"/runs/{run_id}/answer?{query}&form_token={token}")
-            alice.request(method, f"/runs/{run_id}/plan?{query}&form_token={token}")
+            alice.request(method, f"/runs/{run_id}?{query}&form_token={token}")
         assert alice.post(f"/runs/{run_id}/answer?{query}&form_token={token}").status_code == 403
     assert approvals_of(environment, run_id) == ()
 

@@ -1,5 +1,6 @@
 """The page of a run and what people request on it: the same rows as those of the command line."""
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from counterpoise.model.run import RunState
 from tests.support import hostile
 from tests.support.ledger_view import LedgerView
 from tests.support.runs import SimulatedRun
-from tests.support.web import browser, environment_in, token_on
+from tests.support.web import browser, environment_in, token_on, words_on
 
 NAMED = "{access: {view: [oscar, victor, alice], operate: [oscar], approve: [alice]}}"
 
@@ -57,10 +58,10 @@ def keep_plan(environment: dict[str, str], made: SimulatedRun) -> None:
 
 
 def post(client: TestClient, made: SimulatedRun, control: str, **typed: str) -> Any:
-    path = f"/runs/{made.run_id}/requests/{control}"
-    form = client.get(path)
+    form = client.get(f"/runs/{made.run_id}")
     assert form.status_code == 200, form.text[-600:]
-    return client.post(path, data={"form_token": token_on(form.text), **typed})
+    fields = {"form_token": token_on(form.text), "sure": "yes", **typed}
+    return client.post(f"/runs/{made.run_id}/requests/{control}", data=fields)
 
 
 def requests_of(made: SimulatedRun) -> list[Any]:
@@ -73,26 +74,64 @@ def rows(made: SimulatedRun) -> tuple[int, int, int]:
     return len(requests_of(made)), len(made.ledger.approvals_of(made.run_id)), len(events)
 
 
-def test_a_run_under_way_shows_what_it_does_and_is_loaded_again(
-    oscar: TestClient, moving: SimulatedRun
+def test_a_run_under_way_shows_what_it_does_and_asks_what_has_changed(
+    oscar: TestClient, moving: SimulatedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    observed_at = moving.run_progress().observed_at.timestamp()
+    monkeypatch.setattr(database, "database_time", lambda _: observed_at)
     page = oscar.get(f"/runs/{moving.run_id}")
     assert page.status_code == 200
-    assert page.headers["refresh"] == f"10; url=/runs/{moving.run_id}"
-    progress = moving.run_progress()
-    for words in (
-        "Running, ",
-        progress.progress.in_words,
-        "broker 4" if "broker 4" in page.text else "receives",
-        "follower.replication.throttled.rate",
-        "Approval",
-        "granted",
-        "Pause",
-        "Change the rate",
+    reload = f'<noscript><meta http-equiv="refresh" content="30; url=/runs/{moving.run_id}">'
+    assert reload in page.text, "it goes on without scripts"
+    words = words_on(page.text)
+    for expected in (
+        "Add broker 4 Moving",
+        "; the rest takes about",
+        "in flight",
+        "at most 1.0 MB/s per broker",
+        "Bytes copied",
+        "Pause Cancel the run",
+        "May decide oscar",
     ):
-        assert words in page.text, words
-    assert "Resume" not in page.text and "End the freeze" not in page.text
-    hostile.check_html(page.text)
+        assert expected in words, (expected, words)
+    assert page.text.count('class="main"') == 1 and "Resume" not in words
+    keys = oscar.get(f"/runs/{moving.run_id}", params={"tab": "settings"}).text
+    assert "follower.replication.throttled.rate" in keys and "in force" in keys
+    decided = words_on(oscar.get(f"/runs/{moving.run_id}", params={"tab": "timeline"}).text)
+    assert "granted alice 1.0 MB/s" in decided and "The run started" in decided
+    hostile.check_html(page.text.replace("<form", "<div"))
+
+
+def test_the_progress_of_a_run_is_small_and_has_what_the_page_shows(
+    oscar: TestClient, moving: SimulatedRun
+) -> None:
+    answer = oscar.get(f"/api/runs/{moving.run_id}/progress")
+    assert answer.status_code == 200 and len(answer.content) < 20_000
+    told, page = answer.json(), oscar.get(f"/runs/{moving.run_id}").text
+    assert f'data-version="{told["version"]}"' in page
+    assert told["shown"]["sentence"] in words_on(page)
+    places = set(re.findall(r'data-shown="([\w-]+)"', page))
+    assert places <= set(told["shown"]), "no place of the page is left as it was"
+    assert told["now"]["bytes"] == [load.bytes for load in moving.run_progress().brokers]
+    assert "bytes_in" not in told["now"], "nobody measures it while a run moves"
+    assert told["trail"][-1][1] == told["copied_bytes"] <= told["total_bytes"]
+    driver = moving.driver()
+    moving.ask(Control.PAUSE, why="month end")
+    moving.cluster.advance(driver.step() or 0)
+    assert oscar.get(f"/api/runs/{moving.run_id}/progress").json()["version"] != told["version"]
+
+
+def test_moves_are_found_by_programs_a_page_at_a_time(
+    oscar: TestClient, moving: SimulatedRun
+) -> None:
+    path = f"/api/runs/{moving.run_id}/moves"
+    told = oscar.get(path, params={"sort": "topic"}).json()
+    assert told["count"] == len(moving.plan.moves) and told["pages"] == 1
+    assert told["fingerprint"] == moving.plan.fingerprint
+    first = moving.plan.moves[0]
+    assert told["moves"][0]["partition"] == str(first.topic_partition)
+    assert told["moves"][0]["replicas_after"] == list(first.replicas_after)
+    assert oscar.get(path, params={"text": "no such topic"}).json()["count"] == 0
 
 
 def test_a_run_that_nobody_drives_says_so_and_how_it_goes_on(
@@ -104,10 +143,12 @@ def test_a_run_that_nobody_drives_says_so_and_how_it_goes_on(
         told = observed_at.timestamp() + seconds
         monkeypatch.setattr(database, "database_time", lambda _, told=told: told)
         page = oscar.get(f"/runs/{moving.run_id}").text
-        assert ("Copied now" in page, "Time left" in page) == (is_driven, is_driven)
-        since = "nobody drives this run since 2026-01-31 12:00 UTC: `counterpoise execute PLAN`"
-        assert (since in page) == (not is_driven)
-        assert "copies 6 partitions" in page
+        words = words_on(page)
+        assert ("; the rest takes about" in words) == is_driven
+        assert ("Nobody drives it" in words) == (not is_driven)
+        since = "Nobody drives this run since 2026-01-31 12:00 UTC: `counterpoise execute PLAN`"
+        assert (since in words) == (not is_driven)
+        assert "copies 6 partitions" in words.lower()
 
 
 def test_an_ended_run_is_not_loaded_again_and_links_to_its_report(
@@ -117,10 +158,11 @@ def test_an_ended_run_is_not_loaded_again_and_links_to_its_report(
     with open_installation(environment=environment) as installation:
         name = f"picture/runs/{simulated.run_id}-run.html"
         installation.archive.write_report(name, "report")
-    page = oscar.get(f"/runs/{simulated.run_id}")
-    assert page.status_code == 200 and "refresh" not in page.headers
+    page = oscar.get(f"/runs/{simulated.run_id}", params={"tab": "settings"})
+    assert page.status_code == 200
+    assert "refresh" not in page.text and "data-progress" not in page.text
     assert f'href="/reports/{name}"' in page.text
-    assert "Pause" not in page.text and "Freeze the cluster" in page.text
+    assert "Pause" not in page.text and "as before" in page.text
 
 
 def test_what_a_run_waits_for_and_until_when(oscar: TestClient, moving: SimulatedRun) -> None:
@@ -128,21 +170,21 @@ def test_what_a_run_waits_for_and_until_when(oscar: TestClient, moving: Simulate
     moving.cluster.kill_broker(4)
     for _ in range(4):
         moving.cluster.advance(driver.step() or 0)
-    page = oscar.get(f"/runs/{moving.run_id}").text
-    assert ">broker 4 is dead<" in page and "at most, then the run halts" in page
+    page = words_on(oscar.get(f"/runs/{moving.run_id}", params={"tab": "checks"}).text)
+    assert "UTC: broker 4 is dead; halts 2026-01-31" in page and "if that lasts" in page
     assert "when it was observed last: waits for" in page and ": broker 4 is dead; halts " in page
 
 
 def test_a_pause_is_told_once_and_in_words(oscar: TestClient, moving: SimulatedRun) -> None:
     moving.ask(Control.PAUSE, why="month end")
-    page = oscar.get(f"/runs/{moving.run_id}").text
-    assert "Pause requested by bob: month end." in page
+    page = words_on(oscar.get(f"/runs/{moving.run_id}").text)
+    assert "bob asked for a pause: month end" in page
     driver = moving.driver()
     for _ in range(4):
         moving.cluster.advance(driver.step() or 0)
-    page = oscar.get(f"/runs/{moving.run_id}").text
-    assert "paused by bob: month end" in page and "Pause requested" not in page
-    assert ">the end of the pause<" in page and "paused at" not in page
+    page = words_on(oscar.get(f"/runs/{moving.run_id}", params={"tab": "checks"}).text)
+    assert "bob paused it: month end" in page and "asked for a pause" not in page
+    assert ": the end of the pause" in page
 
 
 def test_a_freeze_halts_no_run_and_its_end_is_told(oscar: TestClient, moving: SimulatedRun) -> None:
@@ -151,22 +193,22 @@ def test_a_freeze_halts_no_run_and_its_end_is_told(oscar: TestClient, moving: Si
     driver = moving.driver()
     for _ in range(4):
         moving.cluster.advance(driver.step() or 0)
-    page = oscar.get(f"/runs/{moving.run_id}").text
-    assert ">the end of the freeze<" in page and ">goes on 2036-01-31 22:00:00 UTC<" in page
-    assert "then the run halts" not in page
+    page = words_on(oscar.get(f"/runs/{moving.run_id}", params={"tab": "checks"}).text)
+    assert ": the end of the freeze; goes on 2036-01-31 22:00 UTC" in page
+    assert "; halts" not in page and "The cluster is frozen until" in page
     (wait,) = oscar.get(f"/api/runs/{moving.run_id}").json()["waits"]
     assert (wait["halts_at"], wait["goes_on_at"]) == (None, until.isoformat())
     moving.ask(Control.UNFREEZE)
-    page = oscar.get(f"/runs/{moving.run_id}").text
-    assert ">goes on with its next step<" in page
+    page = words_on(oscar.get(f"/runs/{moving.run_id}", params={"tab": "checks"}).text)
+    assert ": the end of the freeze; goes on" not in page
 
 
 def test_a_run_is_shown_to_whom_its_cluster_is(
     environment: dict[str, str], moving: SimulatedRun
 ) -> None:
     with browser(environment, "mallory") as client:
-        for path in ("", "/requests/pause"):
-            assert client.get(f"/runs/{moving.run_id}{path}").status_code == 403
+        for path in ("/runs/RUN", "/api/runs/RUN", "/api/runs/RUN/progress", "/api/runs/RUN/moves"):
+            assert client.get(path.replace("RUN", moving.run_id)).status_code == 403
         answer = client.post(
             f"/runs/{moving.run_id}/requests/pause", data={"form_token": "x", "reason": "y"}
         )
@@ -207,7 +249,7 @@ def test_page_and_command_line_write_the_same_row(
 def test_a_pause_is_carried_out_and_can_be_ended(oscar: TestClient, moving: SimulatedRun) -> None:
     assert post(oscar, moving, "pause", reason="month end").status_code == 303
     page = oscar.get(f"/runs/{moving.run_id}").text
-    assert "Pause requested by oscar" in page and "Resume" in page
+    assert "oscar asked for a pause: month end" in words_on(page) and "Resume" in page
     assert post(oscar, moving, "resume", reason="over").status_code == 303
     assert [request.control for request in requests_of(moving)] == ["pause", "resume"]
 
@@ -228,9 +270,7 @@ def test_a_freeze_and_its_end(oscar: TestClient, moving: SimulatedRun) -> None:
         ("rate", {"rate": "20", "reason": "why"}, 422, "no unit"),
         ("rate", {"rate": "", "reason": "why"}, 422, "is not a rate"),
         ("rate", {"rate": "500MB/s", "reason": "why"}, 403, "may not approve"),
-        ("freeze", {"until": "yesterday", "reason": "why"}, 422, "is not a time"),
         ("resume", {"reason": "why"}, 409, "is not paused"),
-        ("unfreeze", {"reason": "why"}, 409, "is not frozen"),
     ],
 )
 def test_what_cannot_be_used_comes_back_on_the_form_and_nothing_is_written(
@@ -244,7 +284,7 @@ def test_what_cannot_be_used_comes_back_on_the_form_and_nothing_is_written(
     before = rows(moving)
     answer = post(oscar, moving, control, **typed)
     assert answer.status_code == status
-    assert words in answer.text and "Nothing was changed." in answer.text
+    assert words in words_on(answer.text) and "Nothing was changed." in answer.text
     for text in typed.values():
         assert text.strip() in answer.text
     assert rows(moving) == before
@@ -254,7 +294,7 @@ def test_a_run_that_ended_meanwhile_is_told_on_the_form(
     oscar: TestClient, moving: SimulatedRun
 ) -> None:
     path = f"/runs/{moving.run_id}/requests/pause"
-    token = token_on(oscar.get(path).text)
+    token = token_on(oscar.get(f"/runs/{moving.run_id}").text)
     moving.repeat(moving.driver().step)
     moving.end(moving.driver())
     before = rows(moving)
@@ -269,11 +309,9 @@ def test_a_viewer_sees_no_buttons_and_gets_403(
 ) -> None:
     with browser(environment, "victor") as victor, browser(environment, "oscar") as oscar:
         page = victor.get(f"/runs/{moving.run_id}").text
-        assert "may not operate here; the policy names oscar" in page
-        assert "/requests/" not in page
-        form = victor.get(f"/runs/{moving.run_id}/requests/pause")
-        assert form.status_code == 403 and "<form" not in form.text
-        token = token_on(oscar.get(f"/runs/{moving.run_id}/requests/pause").text)
+        assert "may not operate here; the policy names oscar" in words_on(page)
+        assert "/requests/" not in page and 'method="post"' not in page
+        token = token_on(oscar.get(f"/runs/{moving.run_id}").text)
         for form_token in ("", token):
             answer = victor.post(
                 f"/runs/{moving.run_id}/requests/pause",
@@ -292,9 +330,9 @@ def test_an_account_that_airflow_lets_only_read_requests_nothing(
         browser(environment, "victor") as may,
         browser(environment, "victor", may_change=False) as no,
     ):
-        assert "everybody whom Airflow lets change runs" in no.get(f"/runs/{moving.run_id}").text
-        assert no.get(path).status_code == 403
-        token = token_on(may.get(path).text)
+        page = no.get(f"/runs/{moving.run_id}").text
+        assert "everybody whom Airflow lets change runs" in page and "/requests/" not in page
+        token = token_on(may.get(f"/runs/{moving.run_id}").text)
         answer = no.post(path, data={"form_token": token, "reason": "x"})
     assert answer.status_code == 403 and "and not change them" in answer.text
     assert not requests_of(moving)
@@ -306,7 +344,7 @@ def test_a_token_of_another_account_or_none_requests_nothing(
     Path(environment["COUNTERPOISE_CONFIG"]).write_text("clusters: {picture: {connection: x}}\n")
     path = f"/runs/{moving.run_id}/requests/pause"
     with browser(environment, "oscar") as oscar, browser(environment, "alice") as alice:
-        of_oscar = token_on(oscar.get(path).text)
+        of_oscar = token_on(oscar.get(f"/runs/{moving.run_id}").text)
         for token in (of_oscar, of_oscar[:-2], "", "x.y.z"):
             answer = alice.post(path, data={"form_token": token, "reason": "x"})
             assert answer.status_code == 403 and "too old" in answer.text
@@ -325,10 +363,13 @@ def test_nothing_but_a_form_that_is_sent_writes(oscar: TestClient, moving: Simul
     assert rows(moving) == before
 
 
-def check_form_page(page: str) -> None:
-    """As `hostile.check_html`, of a page that has one form of ours."""
-    assert page.count("<form") == 1
-    hostile.check_html(page.replace("<form", "<div", 1))
+def test_a_page_asks_once_more_before_it_cancels(oscar: TestClient, moving: SimulatedRun) -> None:
+    asked = post(oscar, moving, "cancel", reason="kept words", sure="")
+    assert asked.status_code == 200 and not requests_of(moving)
+    assert "Cancel the run?" in asked.text and "kept words" in asked.text
+    assert asked.text.count('class="main"') == 0 and 'name="sure" value="yes"' in asked.text
+    assert post(oscar, moving, "cancel", reason="kept words").status_code == 303
+    assert [request.control for request in requests_of(moving)] == ["cancel"]
 
 
 def test_links_and_answers_stand_below_the_prefix_of_airflow(
@@ -337,7 +378,8 @@ def test_links_and_answers_stand_below_the_prefix_of_airflow(
     prefix = "/airflow/counterpoise"
     with browser(environment, "oscar", root_path=prefix) as oscar:
         page = oscar.get(f"/runs/{moving.run_id}").text
-        assert f'href="{prefix}/runs/{moving.run_id}/requests/pause"' in page
+        assert f'formaction="{prefix}/runs/{moving.run_id}/requests/pause"' in page
+        assert f'data-progress="{prefix}/api/runs/{moving.run_id}/progress"' in page
         assert f'href="{prefix}/clusters/picture"' in page
         answer = post(oscar, moving, "pause", reason="x")
     assert answer.headers["location"] == f"{prefix}/runs/{moving.run_id}"

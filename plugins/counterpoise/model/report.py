@@ -1,47 +1,32 @@
-"""What a run report shows: plain values that a service gathers from the ledger, the plan and two
-snapshots.
+"""What a snapshot shows after the end of a run: what was promised is compared with it.
 
-RunReport(run=run, plan=plan, approval=approval, before=..., after=..., copied_bytes=..., ...)
+    outcome = RunOutcome.from_json(outcome.to_json())
+    outcome.brokers[0].leaders, outcome.copied_bytes
+
+A service gathers it once, when the run has ended, and keeps it beside the run's stored page.
 """
 
+import json
 from dataclasses import dataclass
+from datetime import datetime
 
-from counterpoise.model.approval import Approval
-from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.run import Event, Run
+from counterpoise.model.json_values import iso_time, read_json, to_content
 from counterpoise.model.run_progress import BrokerLoad
 
 
 @dataclass(frozen=True, slots=True)
-class ThrottleKey:
-    """One config key that the run touched; None means "was not set"."""
+class RunOutcome:
+    """`problems` is what verification found; empty where all is as planned."""
 
-    resource: str  # as people say it: "broker 4", "topic orders"
-    key: str
-    before: str | None
-    during: str | None
-    after: str | None
-    is_pending: bool = False  # the broker is dead, so that the key could not be restored yet
+    observed_at: datetime  # UTC
+    brokers: tuple[BrokerLoad, ...]  # live ones, by id
+    copied_bytes: int  # of the moves that are done, as large as the replicas are now
+    problems: tuple[str, ...] = ()
 
-    @property
-    def is_restored(self) -> bool:
-        return not self.is_pending and self.before == self.after
+    def to_json(self) -> str:
+        return json.dumps(to_content(self, {}), sort_keys=True, default=iso_time)
 
-
-@dataclass(frozen=True, slots=True)
-class RunReport:
-    """Everything that a run report says.
-
-    `after` is empty when the cluster could not be observed afterwards.
-    """
-
-    run: Run
-    plan: RebalancePlan
-    approval: Approval | None
-    before: tuple[BrokerLoad, ...]  # by broker id
-    after: tuple[BrokerLoad, ...]
-    copied_bytes: int  # of the moves that are done
-    moves_done: int
-    throttle_keys: tuple[ThrottleKey, ...]
-    events: tuple[Event, ...]  # oldest first
-    problems: tuple[str, ...] = ()  # what verification found; empty when all is as planned
+    @classmethod
+    def from_json(cls, text: str) -> "RunOutcome":
+        """Return what `to_json` wrote. Raises JsonValueError for anything else."""
+        return read_json(cls, text)

@@ -60,6 +60,7 @@ TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
 
 # An event of a run: why its plan was requested, as somebody typed it or an asset event had it.
 WHY_REQUESTED: Final = "reason"
+UNDO_PLAN_ASKED: Final = "undo plan asked"  # another one: of an ended run, who takes it back
 ASKED: Final = "asked"  # another one: people were asked for a yes or a no
 # So long after its answer a change may not show: a busy broker's metadata was seen to be behind for
 # 1 s, and after a failover the controller of before may answer for a moment.

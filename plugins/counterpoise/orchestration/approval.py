@@ -38,7 +38,7 @@ from counterpoise.model.safe_text import safe_logger
 from counterpoise.orchestration.delivery import tell_about_run
 from counterpoise.orchestration.handover import planned_run
 from counterpoise.orchestration.installation import airflow_installation
-from counterpoise.orchestration.links import PLAN, RUN, page_url
+from counterpoise.orchestration.links import RUN, page_url
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
@@ -61,7 +61,7 @@ class LedgerApproval(HITLEntryOperator):
     # Subject and body hold names from the cluster. They are set at run time and must never pass
     # through Jinja.
     template_fields = ()
-    operator_extra_links = (PLAN, RUN)
+    operator_extra_links = (RUN,)
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(subject="A plan waits", options=[OPTION], **arguments)
@@ -86,9 +86,9 @@ class LedgerApproval(HITLEntryOperator):
 
     def _ask(self, context: Any, run: "PlannedRun", question: "Question") -> None:
         """Show the question, and wait outside the workers. Airflow's notifiers tell of it once."""
-        page = page_url(f"runs/{run['run_id']}/plan")
+        page = page_url(f"runs/{run['run_id']}")
         self.subject = question.plan.sentence
-        link = f"[Answer on the plan's page]({page}#answer)"
+        link = f"[Answer on the plan's page]({page})"
         self.body = "\n\n".join((*question.plan.lines, link))
         if not question.is_first:
             self.notifiers = []

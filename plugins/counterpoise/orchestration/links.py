@@ -1,6 +1,6 @@
 """Links from tasks to our pages, as Airflow shows them on a task ("Extra Links").
 
-    planned = with_links(plan(), PLAN, RUN)      # in the Dag
+    planned = with_links(plan(), RUN, REPORT)   # in the Dag
     show_page(ti, RUN, "runs/run-7")             # in the task, as soon as the page is known
     page_url("reports/fleet.html")               # http://airflow.example/airflow/counterpoise/...
 
@@ -42,7 +42,6 @@ class PageLink(BaseOperatorLink):
         return pages.get(self.xcom_key, "")
 
 
-PLAN: Final = PageLink("Plan")
 RUN: Final = PageLink("Run")
 CLUSTER: Final = PageLink("Cluster")
 REPORT: Final = PageLink("Report")
@@ -73,9 +72,8 @@ def show_page(ti: Any, link: PageLink, path: str) -> str:
 
 
 def show_run(ti: Any, run_id: str) -> None:
-    """Have the running task show a run and its plan."""
+    """Have the running task show a run."""
     show_page(ti, RUN, f"runs/{run_id}")
-    show_page(ti, PLAN, f"runs/{run_id}/plan")
 
 
 def show_cluster(ti: Any, cluster: str) -> None:

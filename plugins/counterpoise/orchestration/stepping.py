@@ -25,7 +25,7 @@ from counterpoise.model.safe_text import safe_logger
 from counterpoise.orchestration.delivery import tell_about_run
 from counterpoise.orchestration.handover import planned_run
 from counterpoise.orchestration.installation import airflow_installation
-from counterpoise.orchestration.links import PLAN, RUN
+from counterpoise.orchestration.links import RUN
 from counterpoise.orchestration.statsd import send_gauges
 from counterpoise.orchestration.waiting import WaitTrigger
 
@@ -58,7 +58,7 @@ class StepUntilDone(BaseOperator):
     wait before the next call.
     """
 
-    operator_extra_links = (RUN, PLAN)
+    operator_extra_links = (RUN,)
 
     def __init__(
         self,

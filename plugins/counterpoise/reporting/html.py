@@ -16,7 +16,6 @@ from markupsafe import Markup
 from counterpoise.model.safe_text import one_line, without_control_characters
 from counterpoise.model.words import capitalized, join_ids, pluralize
 from counterpoise.reporting import small
-from counterpoise.reporting.parts import drawn
 from counterpoise.units import (
     format_bytes,
     format_count,
@@ -66,8 +65,8 @@ def environment(*folders: Path) -> Environment:
         "ids": join_ids,
         "pluralize": pluralize,
         "one_line": one_line,
-        "drawn": drawn,
         "units": with_units,
+        "clock": clock,
         "age": age,
         "capitalized": capitalized,
         "short_duration": short_duration,
@@ -101,6 +100,11 @@ def with_units(sentence: str) -> str:
     return _NUMBER_AND_UNIT.sub("\u00a0", sentence)
 
 
+def clock(at: datetime) -> str:
+    """Return `29 Nov 10:08`, in UTC; the whole time is for whoever points at it."""
+    return f"{at.astimezone(UTC):%-d %b %H:%M}"
+
+
 def age(at: datetime, now: datetime) -> str:
     """Return `12 min ago`."""
     seconds = max(0.0, (now - at).total_seconds())
@@ -114,9 +118,13 @@ def short_duration(seconds: float) -> str:
 
 
 def address(path: str, values: Mapping[str, object] | None = None, **changed: object) -> str:
-    """Return an address of a page with these values, as far as they are not empty."""
+    """Return an address of a page with these values, as far as they are not empty; what follows a
+    # in the path comes last.
+    """
+    page, mark, place = path.partition("#")
     query = {name: value for name, value in {**(values or {}), **changed}.items() if value}
-    return f"{path}?{urlencode(query)}" if query else path
+    asked = f"?{urlencode(query)}" if query else ""
+    return f"{page}{asked}{mark}{place}"
 
 
 def page_links(path: str, here: int, pages: int, **values: object) -> list[tuple[int | None, str]]:

@@ -1,18 +1,10 @@
-"""What the pages share: tiles, charts in two shapes, and comparisons per broker before and after.
+"""What the stored reports share: tiles, and how they compare with the period before.
 
 Tile("Idle brokers", "1", "broker 4", is_alert=True)
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
-
-from markupsafe import Markup
-
-from counterpoise.reporting.pairs import Pair, before_after
-from counterpoise.reporting.plots import Unit
-
-_MANY_BROKERS: Final = 12  # more than that, and bars of before and after become columns with marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,56 +46,3 @@ def trend(now: float | None, before: float | None, text: str, text_before: str) 
     if now is None or before is None:
         return f"before: {text_before}"
     return f"{'↑' if now > before else '↓'} from {text_before}"
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """One picture in two shapes: for a wide page and for a phone. A card has only the latter."""
-
-    narrow: Markup
-    wide: Markup | None = None
-
-    @classmethod
-    def of(cls, name: str, draw: Callable[[str, bool], Markup]) -> "Picture":
-        """Return both shapes of what `draw` draws, given a name and whether it is wide."""
-        return cls(draw(f"{name}-n", False), draw(f"{name}-w", True))
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A picture of every broker before and after, with the words of its legend."""
-
-    title: str
-    picture: Picture
-    has_best: bool = False
-    after: str = "after"
-    has_many: bool = False  # brokers: columns with marks, where few have a bar each
-
-
-class BrokerChart(Protocol):
-    """What is known of each broker: its id, before, after, and at best."""
-
-    @property
-    def title(self) -> str: ...
-    @property
-    def rows(self) -> Sequence[tuple[int, int, int, int | None]]: ...
-    @property
-    def unit(self) -> Unit: ...
-    @property
-    def after(self) -> str: ...
-
-
-def drawn(charts: Iterable[BrokerChart]) -> list[Comparison]:
-    """Return a card for few brokers; for many a wide chart, and one for phones."""
-    return [_comparison(chart, [Pair(*row) for row in chart.rows]) for chart in charts]
-
-
-def _comparison(chart: BrokerChart, pairs: Sequence[Pair]) -> Comparison:
-    label = f"{chart.title}, before and {chart.after}"
-    picture = Picture(before_after(pairs, label=label, unit=chart.unit))
-    has_many = len(pairs) > _MANY_BROKERS
-    if has_many:
-        wide = before_after(pairs, label=label, unit=chart.unit, wide=True)
-        picture = replace(picture, wide=wide)
-    has_best = all(pair.best is not None for pair in pairs)
-    return Comparison(chart.title, picture, has_best, chart.after, has_many)

@@ -88,6 +88,8 @@ class LineChart:
     times: tuple[Tick, ...]
     events: tuple[ChartEvent, ...]
     now: float | None
+    begin: float  # seconds since the epoch
+    end: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,8 @@ def line_chart(
             ChartEvent(place(at), number, text, kind) for at, number, text, kind in events
         ),
         now=None if now is None else place(now),
+        begin=begin.timestamp(),
+        end=begin.timestamp() + span,
     )
 
 

@@ -40,7 +40,7 @@ from counterpoise.settings import ClusterSettings
 from counterpoise.undoing import check_undoable, find_way_back
 from counterpoise.units import format_count
 from counterpoise.validation import OVERRIDABLE_RULES, find_violations
-from counterpoise.views.pages import plan_report
+from counterpoise.views.pages import no_moves_page
 from counterpoise.views.plan import PlanView
 
 _LOGGER = safe_logger(__name__)
@@ -98,7 +98,7 @@ def _submitted_or_reason(
     if new_plan.is_empty:
         _LOGGER.info("nothing needs to move on %s: %s", new_plan.cluster, new_plan.reason)
         name = no_moves_report_name(new_plan.cluster, new_plan.snapshot_id)
-        installation.archive.write_report(name, plan_report(new_plan, PlanView.of(new_plan)))
+        installation.archive.write_report(name, no_moves_page(new_plan, PlanView.of(new_plan)))
         return NothingToMove(new_plan.cluster, new_plan.reason, name)
     _check_can_be_approved(installation, new_plan, origin.requested_by)
     return submit(installation, new_plan, origin)

@@ -22,7 +22,7 @@ from counterpoise.model.grouping import grouped
 from counterpoise.model.person import Person
 from counterpoise.model.policy import Action
 from counterpoise.model.request import read_broker_ids
-from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
+from counterpoise.model.run import UNDER_WAY_STATES, UNDO_PLAN_ASKED, Run, RunState
 from counterpoise.model.safe_text import limited, required
 from counterpoise.model.words import join_ids, list_brokers, verb
 from counterpoise.services import approvals
@@ -125,8 +125,8 @@ def note_undo(installation: Installation, run_id: str, plan: str, *, by: Person,
     """Note, once, at an ended run who takes back what it moved, why, and by which plan."""
     text = f"by {by.shown}: {required(why, 'why')}; {plan}"
     journal = installation.ledger.journal(run_id)
-    if not any((event.kind, event.text) == ("undo plan asked", text) for event in journal.events()):
-        journal.event("undo plan asked", text)
+    if not any((event.kind, event.text) == (UNDO_PLAN_ASKED, text) for event in journal.events()):
+        journal.event(UNDO_PLAN_ASKED, text)
 
 
 def freeze(

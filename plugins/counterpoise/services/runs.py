@@ -14,20 +14,28 @@ from functools import lru_cache
 from typing import Any, Final
 
 from counterpoise import access
-from counterpoise.archive import Archive, plan_report_name, run_report_name
+from counterpoise.archive import (
+    Archive,
+    plan_docs_folder,
+    run_outcome_name,
+    run_report_name,
+)
 from counterpoise.errors import CounterpoiseError
 from counterpoise.execution.conditions import TABLE, in_words, of, patience_of
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval
 from counterpoise.model.control import ActiveRequests, ControlRequest, find_active_requests
+from counterpoise.model.json_values import JsonValueError
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action, ClusterPolicy, MovementPolicy
+from counterpoise.model.report import RunOutcome
 from counterpoise.model.run import (
     ENDED_BY_PEOPLE,
     ENDED_STATES,
     LOOKED_AFTER_STATES,
     UNDER_WAY_STATES,
+    UNDO_PLAN_ASKED,
     WAITING_STATES,
     Event,
     OwnedKey,
@@ -41,7 +49,7 @@ from counterpoise.model.run import (
     why_requested,
 )
 from counterpoise.model.run_progress import Condition, RunProgress
-from counterpoise.services.approvals import WhoseYes, asks_people, whose_yes
+from counterpoise.services.approvals import WhoseYes, answer_until, asks_people, whose_yes
 from counterpoise.services.viewers import (
     Viewer,
     Viewing,
@@ -54,7 +62,8 @@ from counterpoise.storage import Store
 from counterpoise.undoing import check_undoable
 from counterpoise.units import format_rate
 from counterpoise.views.now import RunNow
-from counterpoise.views.plan import PlanView
+from counterpoise.views.plan import PlanView, goal_in_words
+from counterpoise.views.workspace import RunWorkspace, Undone
 
 _PLANS_KEPT: Final = 4
 _VIEWS_KEPT: Final = 8  # of those plans, at different rates
@@ -176,7 +185,8 @@ class RunDetails(RunStatus):
     plan: RebalancePlan | None  # None: the store does not have it any more
     waits_for_answer: bool  # of people, where they were asked
     waits: tuple[Waiting, ...]
-    reports: tuple[str, ...]  # names of the stored pages: of the run, and of its plan
+    reports: tuple[str, ...]  # names of the stored pages: of the run, and of the checks of its data
+    answer_until: datetime | None
     superseded_by: str | None  # the id of the run of the newer plan
     yes: WhoseYes
     why_two_people: str  # what of the plan needs two; "" where one is enough
@@ -258,6 +268,7 @@ def run_details(installation: Installation, run_id: str, viewer: Viewer) -> RunD
         waits_for_answer=asks_people(installation, run),
         waits=_waits(status, policy.movement if policy else MovementPolicy()),
         reports=_reports(installation, run),
+        answer_until=answer_until(installation, run) if cluster else None,
         superseded_by=_superseded_by(installation, run),
     )
 
@@ -391,8 +402,64 @@ def _requested(
     return Waiting(what, since, since + patience if patience else None, request.until)
 
 
+def workspace(
+    installation: Installation,
+    status: RunStatus,
+    plan: RebalancePlan,
+    *,
+    rate: int | None = None,
+) -> RunWorkspace:
+    """Return what the page of a run shows; at the rate that is asked for, else that in force, else
+    the approved one, else the one that is offered.
+    """
+    in_force = status.active.rate_bytes_per_second if status.is_under_way else None
+    view = plan_to_approve(installation, status.run, rate or in_force or status.approved_rate)
+    return RunWorkspace(
+        status=status,
+        plan=plan,
+        view=view,
+        outcome=_outcome(installation, status.run),
+        undone=_undone(installation, plan),
+        waits=getattr(status, "waits", ()),
+    )
+
+
+def _outcome(installation: Installation, run: Run) -> RunOutcome | None:
+    """Return what a snapshot showed after a run; None where it has not ended, or nobody looked."""
+    if run.state not in ENDED_STATES:
+        return None
+    try:
+        text = installation.archive.read_report(run_outcome_name(run.cluster, run.run_id))
+        outcome = RunOutcome.from_json(text)
+    except (CounterpoiseError, JsonValueError):
+        return None
+    # One of before, where a run that had halted was executed again.
+    is_of_this_end = run.closed_at is None or outcome.observed_at >= run.closed_at
+    return outcome if is_of_this_end else None
+
+
+def _undone(installation: Installation, plan: RebalancePlan) -> Undone | None:
+    """Return the run that a plan takes back; None where it takes none back, or it is gone."""
+    runs = installation.ledger.runs(fingerprint=plan.undoes) if plan.undoes else ()
+    if not runs:
+        return None
+    undone = runs[0]
+    taken_back = kept_plan(installation, undone)
+    asked = [
+        event.text
+        for event in installation.ledger.journal(undone.run_id).events()
+        if event.kind == UNDO_PLAN_ASKED and event.text.endswith(plan.fingerprint)
+    ]
+    why = asked[-1].partition(": ")[2].rpartition("; ")[0] if asked else ""
+    return Undone(undone.run_id, goal_in_words(taken_back) if taken_back else "", why)
+
+
 def _reports(installation: Installation, run: Run) -> tuple[str, ...]:
-    names = [plan_report_name(run.cluster, run.run_id)]
+    """Return the names of the stored pages of a run: the copy of its page, the checks of the data
+    of its plan.
+    """
+    docs = f"{plan_docs_folder(run.cluster, run.run_id)}/index.html".removeprefix("reports/")
+    names = [docs]
     if run.state in ENDED_STATES | ENDED_BY_PEOPLE:
         names.insert(0, run_report_name(run.cluster, run.run_id))
     store = installation.archive.store
@@ -403,21 +470,15 @@ def why_not_undo(installation: Installation, details: RunDetails) -> str:
     """Return why no plan can take back what a run moved, or why nobody could approve one that the
     viewer asks for; "" where one can.
     """
-    run, plan, ledger = details.run, details.plan, installation.ledger
+    run, plan = details.run, details.plan
     if plan is None:
         return f"the store does not have the plan of run {run.run_id} any more"
-    moved = {row.topic_partition for row in ledger.journal(run.run_id).submitted()}
-    refusal = why_not(check_undoable, run, plan, details.events, has_moved=bool(moved))
+    refusal = why_not(check_undoable, run, plan, details.events, has_moved=details.has_moved)
     cluster = settings_of_pages(installation).clusters.get(run.cluster)
     if refusal or cluster is None:
         return refusal
     # It may need more people than is known before it is made; the task that makes it checks that.
-    gives_up_replicas = any(
-        len(move.replicas_before) < len(move.replicas_after)
-        for move in plan.moves
-        if move.topic_partition in moved
-    )
-    needed = 2 if gives_up_replicas or cluster.policy.approval.critical else 1
+    needed = 2 if cluster.policy.approval.critical else 1
     person = details.viewer.person
     return why_not(access.check_somebody_may_approve, cluster.policy, person, needed=needed)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from counterpoise.archive import plan_docs_folder, plan_report_name
+from counterpoise.archive import plan_docs_folder
 from counterpoise.errors import ClusterError, InputError, RefusedError, StoreError, list_complaints
 from counterpoise.history import HistoryError
 from counterpoise.installation import Installation
@@ -33,13 +33,10 @@ from counterpoise.services.snapshots import checked_snapshot
 from counterpoise.validation import (
     OVERRIDABLE_RULES,
     RULES_OF_ONE_SNAPSHOT,
-    DataCheck,
     Violation,
     find_violations,
     validate_data,
 )
-from counterpoise.views.pages import plan_report
-from counterpoise.views.plan import PlanView
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
@@ -61,8 +58,7 @@ def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
     """Check snapshot and plan as data, the plan against its rules, and the operator's permissions.
 
     Raises RefusedError with all that is wrong. What may be so for a moment in a cluster that
-    changes is only a warning. Writes the plan's report, which says the same, and Data Docs,
-    whatever the outcome.
+    changes is only a warning. Writes Data Docs, whatever the outcome.
     """
     run, plan = installation.run_and_plan(run_id, fingerprint)
     policy = installation.cluster(plan.cluster).policy
@@ -72,7 +68,6 @@ def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
     with tempfile.TemporaryDirectory(prefix="counterpoise-docs-") as folder:
         data_check = validate_data(snapshot, plan, docs=Path(folder))
         installation.archive.write_docs(docs_folder, Path(folder))
-    _write_plan_report(installation, plan, run_id, violations, data_check)
     for failure in data_check.momentary:
         _LOGGER.warning("%s (this may be so for a moment, while the cluster changes)", failure)
 
@@ -219,28 +214,6 @@ def _violations_now(
         for violation in find_violations(plan, comparable, policy)
         if violation.rule not in RULES_OF_ONE_SNAPSHOT
     )
-
-
-def _write_plan_report(
-    installation: Installation,
-    plan: RebalancePlan,
-    run_id: str,
-    violations: tuple[Violation, ...],
-    data_check: DataCheck,
-) -> None:
-    docs_folder_name = plan_docs_folder(plan.cluster, run_id).rpartition("/")[2]
-    page = plan_report(
-        plan,
-        PlanView.offered(plan, installation.cluster(plan.cluster).policy.movement),
-        violations=tuple(
-            f"{violation.rule}: {violation.subject}: {violation.message}"
-            for violation in violations
-        ),
-        data_check_failures=tuple(map(str, data_check.grave)),
-        data_checks_passed=data_check.passed,
-        data_checks=f"{docs_folder_name}/index.html",
-    )
-    installation.archive.write_report(plan_report_name(plan.cluster, run_id), page)
 
 
 def preflight(installation: Installation, plan: RebalancePlan) -> Mapping[str, str]:

@@ -9,8 +9,11 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from counterpoise import analysis, verification
-from counterpoise.archive import run_report_name
+from counterpoise.archive import run_outcome_name, run_report_name
 from counterpoise.errors import RefusedError, list_complaints
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.combined_reads import read_topics_and_named
@@ -18,15 +21,15 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import Control
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.provider import profile_of
-from counterpoise.model.report import RunReport, ThrottleKey
+from counterpoise.model.report import RunOutcome
 from counterpoise.model.request import KINDS, Goal
-from counterpoise.model.run import ENDED_BY_PEOPLE, OwnedKey, Run, RunState, left_values
-from counterpoise.model.run_progress import BrokerLoad
+from counterpoise.model.run import ENDED_BY_PEOPLE, Run, RunState, left_values
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import pluralize
+from counterpoise.services.runs import status_of, workspace
 from counterpoise.services.snapshots import fresh_snapshot
 from counterpoise.verification import Comparison, RemovalVerdict, judge_removal
-from counterpoise.views.pages import run_report
+from counterpoise.views.pages import run_copy
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterReader
@@ -158,52 +161,38 @@ def next_removal(installation: Installation, run_id: str) -> dict[str, Any] | No
 
 
 def report_run(installation: Installation, run_id: str) -> str:
-    """Write the run's report (before and after, moves, config keys, events); return its URI."""
+    """Write what a snapshot shows after a run, and the stored copy of its page; return its URI."""
     run, plan = installation.run_and_plan(run_id)
-    journal = installation.ledger.journal(run_id)
-    keys, events = journal.owned_keys(), journal.events()
-    approvals = installation.ledger.approvals_of(run_id)
-    run_progress = journal.run_progress()
-    progress = run_progress.progress if run_progress else None
     problems: tuple[str, ...] = ()
     if run.state is RunState.DONE:
         fresh, compared = _compared(installation, plan, run_id)
-        problems = compared.problems
+        problems = tuple(compared.problems)
     else:
         fresh = fresh_snapshot(installation, run.cluster)
-    report = RunReport(
-        run=run,
-        plan=plan,
-        approval=approvals[-1] if approvals else None,
-        before=_loads_before(plan),
-        after=analysis.broker_loads(fresh),
-        copied_bytes=progress.copied_bytes if progress else 0,
-        moves_done=progress.moves_done if progress else 0,
-        throttle_keys=tuple(_throttle_key(key, left_values(events)) for key in keys),
-        events=events,
-        problems=problems,
+    outcome = RunOutcome(
+        installation.ledger.now(),
+        analysis.broker_loads(fresh),
+        _copied_bytes(plan, fresh),
+        problems,
     )
-    name = run_report_name(run.cluster, run_id)
-    return installation.archive.write_report(name, run_report(report))
+    archive = installation.archive
+    archive.write_report(run_outcome_name(run.cluster, run_id), outcome.to_json())
+    seen = workspace(installation, status_of(installation, run_id), plan)
+    return archive.write_report(run_report_name(run.cluster, run_id), run_copy(seen))
 
 
-def _loads_before(plan: RebalancePlan) -> tuple[BrokerLoad, ...]:
-    return tuple(
-        BrokerLoad(
-            figure.broker_id, figure.leaders_before, figure.replicas_before, figure.bytes_before
-        )
-        for figure in plan.figures
-    )
-
-
-def _throttle_key(key: OwnedKey, left: Mapping[str, str]) -> ThrottleKey:
-    return ThrottleKey(
-        resource=f"{key.resource.type} {key.resource.name}",
-        key=key.key,
-        before=key.before,
-        during=key.during,
-        after=left.get(key.name, key.before),
-        is_pending=key.done_at is None,
+def _copied_bytes(plan: RebalancePlan, fresh: ClusterSnapshot) -> int:
+    """Return the size of the replicas that stand where the plan wanted new ones."""
+    replicas = fresh.replicas
+    of_plan = pc.is_in(replicas["topic"], pa.array(sorted(set(plan.columns.topics)), pa.string()))
+    columns = replicas.filter(of_plan).select(["topic", "partition", "broker_id", "size_bytes"])
+    rows = zip(*(column.to_pylist() for column in columns.columns), strict=True)
+    sizes = {(topic, number, broker): size for topic, number, broker, size in rows}
+    moves = zip(plan.columns.topics, plan.columns.partitions, plan.columns.adding, strict=True)
+    return sum(
+        sizes.get((topic, number, broker)) or 0
+        for topic, number, adding in moves
+        for broker in adding
     )
 
 

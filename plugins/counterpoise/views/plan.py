@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from msgspec import Struct
 
@@ -44,7 +44,7 @@ from counterpoise.units import format_bytes, format_count, format_rate, format_s
 from counterpoise.views import view_of
 
 BROKERS_SHOWN: Final = 20
-MOVES_ON_A_PAGE: Final = 100
+MOVES_ON_A_PAGE: Final = 50
 MOVE_SORTS: Final = ("bytes", "topic", "why")
 _BROKERS_NAMED: Final = 4  # in a sentence
 
@@ -62,6 +62,19 @@ MOVE_REASON_TEXTS: Final[Mapping[MoveReason, str]] = {
     MoveReason.REPLICATION_FACTOR: "changes the replication factor",
     MoveReason.PREFERRED: "elects the preferred leader",
     MoveReason.IMPORTED: "as the reassignment says",
+}
+_GOES_BACK: Final = "goes back"  # a move of an undo
+_TITLES: Final[Mapping[Goal, str]] = {
+    Goal.ADD_BROKERS: "Add",
+    Goal.REMOVE_BROKERS: "Remove",
+    Goal.REPLACE_BROKERS: "Replace",
+    Goal.DEMOTE_BROKERS: "Demote",
+    Goal.LEADERS: "Spread leaders",
+    Goal.REBALANCE: "Rebalance",
+    Goal.REPLICATION_FACTOR: "Change the replication factor",
+    Goal.REPAIR: "Repair",
+    Goal.RELIEF: "Relieve full disks",
+    Goal.IMPORTED: "Reassign partitions",
 }
 
 
@@ -190,15 +203,6 @@ class Cost(Struct, frozen=True):
     over: str = ""  # `1.020 ×`; "" where there is nothing to compare
 
 
-class BrokerChart(NamedTuple):
-    """Values of each broker before, after and at best (None: nobody knows), to be drawn."""
-
-    title: str
-    rows: list[tuple[int, int, int, int | None]]  # begins with the broker's id
-    unit: Callable[[float], str]
-    after: str = "after"
-
-
 class PlanView(Struct, frozen=True, kw_only=True):
     """A plan at one rate: the one that was asked for, else the one that is suggested."""
 
@@ -215,6 +219,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     replication_factor: int | None
     below_percent: int | None
     reason: str  # why nothing moves
+    undoes: str  # the fingerprint of the plan that it takes back; "" for any other
     moves: int
     moves_by_why: dict[MoveReason, MoveCounts]  # most bytes first
     left: Deferred
@@ -300,7 +305,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
 
     @property
     def goal_text(self) -> str:
-        return KINDS[self.goal].text
+        return "what a run moved goes back" if self.undoes else KINDS[self.goal].text
 
     @property
     def sentence(self) -> str:
@@ -310,11 +315,22 @@ class PlanView(Struct, frozen=True, kw_only=True):
             return f"{what} of {pluralize(self.moves, 'partition')}, and copies nothing"
         many = len(self.receives) > _BROKERS_NAMED
         to = pluralize(len(self.receives), "broker") if many else list_brokers(self.receives)
+        back = "back " if self.undoes else ""
         gives_up = ", and gives up replicas" if self.lowers_replication_factor else ""
         return (
-            f"Moves {format_bytes(self.copied_bytes)} to {to}{gives_up} in about "
+            f"Moves {format_bytes(self.copied_bytes)} {back}to {to}{gives_up} in about "
             f"{self.expected_time}"
         )
+
+    @property
+    def long_sentence(self) -> str:
+        """Return that with `; leaders 31 to 12 on broker 1`: of the broker that leads most now."""
+        figures = self.brokers_before_and_after
+        most = max(figures, key=lambda f: (f.leaders_before, -f.leaders_after), default=None)
+        if most is None or most.leaders_before == most.leaders_after:
+            return self.sentence
+        before, after = format_count(most.leaders_before), format_count(most.leaders_after)
+        return f"{self.sentence}; leaders {before} to {after} on broker {most.broker_id}"
 
     @property
     def request_in_words(self) -> str:
@@ -429,22 +445,6 @@ class PlanView(Struct, frozen=True, kw_only=True):
         return brokers_to_show(self.brokers_before_and_after)
 
     @property
-    def charts(self) -> list[BrokerChart]:
-        """Return the brokers by each measure, and how full their disks are."""
-        figures = self.brokers_before_and_after
-        charts = [
-            BrokerChart(
-                f"{measure.title} per broker",
-                [(figure.broker_id, *measure.values(figure)) for figure in figures],
-                measure.unit,
-            )
-            for measure in self.measures
-        ]
-        if figures and all(figure.disk_total_bytes for figure in figures):
-            charts.append(_disks(figures))
-        return charts
-
-    @property
     def other_brokers_in_words(self) -> str:
         """Return `leaders 12 to 14 → 13; replicas ...`."""
         _, others = self.shown_brokers
@@ -469,8 +469,23 @@ class PlanView(Struct, frozen=True, kw_only=True):
         return max(known, key=lambda f: (f.peak_share, f.broker_id), default=None)
 
 
+def goal_title(plan: RebalancePlan) -> str:
+    """Return `Add brokers 4, 5`."""
+    if plan.undoes:
+        return "Undo of a run"
+    title = _TITLES[plan.goal]
+    if plan.replication_factor is not None:
+        return f"{title} to {plan.replication_factor}"
+    if not plan.broker_ids:
+        return title
+    by = f" by {list_brokers(plan.new_broker_ids)}" if plan.new_broker_ids else ""
+    return f"{title} {list_brokers(plan.broker_ids)}{by}"
+
+
 def goal_in_words(plan: RebalancePlan | PlanView) -> str:
-    """Return `add-brokers 4, 5`, or `replace-brokers 3=9`."""
+    """Return `add-brokers 4, 5`, `replace-brokers 3=9`, or `undo`."""
+    if plan.undoes:
+        return "undo"
     brokers: Sequence[object] = plan.brokers if isinstance(plan, PlanView) else plan.broker_ids
     if plan.new_broker_ids:
         pairs = zip(brokers, plan.new_broker_ids, strict=False)
@@ -527,20 +542,6 @@ def brokers_to_show(
     )
 
 
-def _disks(figures: Sequence[BrokerFigure]) -> BrokerChart:
-    """Return the percent used of each broker's disks, before and at their fullest."""
-    rows: list[tuple[int, int, int, int | None]] = []
-    for figure in figures:
-        total = figure.disk_total_bytes or 1
-        arriving = figure.bytes_peak - figure.bytes_before
-        peak = figure.peak_used_bytes
-        used_percent, peak_percent = (round(100 * b / total) for b in (peak - arriving, peak))
-        rows.append((figure.broker_id, used_percent, peak_percent, None))
-    return BrokerChart(
-        "Disks, in percent of their size", rows, lambda value: f"{value:.0f} %", "at their fullest"
-    )
-
-
 # -- Moves
 
 
@@ -555,14 +556,14 @@ class MoveView(Struct, frozen=True):
     why: str  # evens traffic by 36.0 MB/s
 
     @classmethod
-    def of(cls, move: Move) -> Self:
+    def of(cls, move: Move, *, is_undo: bool = False) -> Self:
         return cls(
             str(move.topic_partition),
             _what(move),
             move.replicas_before,
             move.replicas_after,
             move.copied_bytes if move.adding else None,
-            _why(move),
+            _GOES_BACK if is_undo else _why(move),
         )
 
 
@@ -580,7 +581,7 @@ class LargestMoves(Struct, frozen=True):
         others = [move for index, move in enumerate(plan.moves) if index not in shown]
         counts = _moves_by_why(MoveColumns.of(others))
         return cls(
-            tuple(MoveView.of(plan.moves[index]) for index in largest),
+            _shown(plan, largest),
             {MOVE_REASON_TEXTS[why]: count for why, count in counts.items()},
         )
 
@@ -614,8 +615,13 @@ def find_moves(plan: RebalancePlan, search: MoveSearch) -> FoundMoves:
     pages = max(1, -(-len(found) // MOVES_ON_A_PAGE))
     page = min(max(1, search.page), pages)
     first = (page - 1) * MOVES_ON_A_PAGE
-    shown = tuple(MoveView.of(moves[index]) for index in found[first : first + MOVES_ON_A_PAGE])
-    return FoundMoves(shown, len(found), page, pages)
+    shown = found[first : first + MOVES_ON_A_PAGE]
+    return FoundMoves(_shown(plan, shown), len(found), page, pages)
+
+
+def _shown(plan: RebalancePlan, indexes: Sequence[int]) -> tuple[MoveView, ...]:
+    is_undo = bool(plan.undoes)
+    return tuple(MoveView.of(plan.columns[index], is_undo=is_undo) for index in indexes)
 
 
 def _meant(moves: MoveColumns, search: MoveSearch) -> list[int]:

@@ -12,13 +12,15 @@ from msgspec import Struct, field
 
 from counterpoise.model.approval import Decision
 from counterpoise.model.control import Control, ControlRequest
-from counterpoise.model.run import OwnedKey, RunState
+from counterpoise.model.run import OwnedKey, Run, RunState
 from counterpoise.model.words import join_names
 from counterpoise.views import view_of
 from counterpoise.views.now import RunNow
+from counterpoise.views.plan import FoundMoves, MoveView
 
 if TYPE_CHECKING:
     from counterpoise.services.runs import RunDetails, RunStatus
+    from counterpoise.views.workspace import RunWorkspace
 
 EVENTS_SHOWN: Final = 300  # of a run, on a page
 
@@ -190,6 +192,58 @@ class RunDocument(RunView, frozen=True, kw_only=True):
             keys=tuple(KeyView.of(key, details.left_values) for key in details.keys),
             events=details.events[-EVENTS_SHOWN:],
         )
+
+
+class ProgressDocument(Struct, frozen=True, kw_only=True):
+    """What the page of a run asks for while it moves: at most 20 kB, however large the plan is."""
+
+    run_id: str
+    state: RunState
+    version: str  # another one: the page has to be drawn anew
+    observed_at: datetime | None
+    share: float | None
+    copied_bytes: int | None
+    total_bytes: int | None
+    ends_at: datetime | None
+    shown: dict[str, str]  # texts, by the places of the page
+    now: dict[str, tuple[float, ...]]  # by measure, for each broker of the plan
+    trail: tuple[tuple[float, int, int], ...]  # seconds since 1970, bytes copied, bytes per second
+
+    @classmethod
+    def of(cls, seen: "RunWorkspace") -> Self:
+        found = seen.status.run_progress
+        done = found.progress if found else None
+        return cls(
+            run_id=seen.status.run.run_id,
+            state=seen.status.run.state,
+            version=seen.version,
+            observed_at=found.observed_at if found else None,
+            share=done.share if done else None,
+            copied_bytes=done.copied_bytes if done else None,
+            total_bytes=done.total_bytes if done else None,
+            ends_at=seen.ends_at,
+            shown=seen.shown,
+            now={name: tuple(values) for name, values in seen.now_values.items()},
+            trail=tuple(
+                (point.at.timestamp(), point.copied_bytes, point.bytes_per_second)
+                for point in (found.trail if found else ())
+            ),
+        )
+
+
+class MovesDocument(Struct, frozen=True, kw_only=True):
+    """One page of the moves of a plan that somebody looks for."""
+
+    run_id: str
+    fingerprint: str
+    moves: tuple[MoveView, ...]
+    count: int
+    page: int
+    pages: int
+
+    @classmethod
+    def of(cls, run: Run, found: FoundMoves) -> Self:
+        return view_of(cls, run, found)
 
 
 class RunStatusView(RunView, frozen=True, kw_only=True):

@@ -18,7 +18,6 @@ from fastapi.responses import FileResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from counterpoise.services.viewers import settings_of_pages
-from counterpoise.web.answers import answer_routes
 from counterpoise.web.cluster_figures import cluster_figure_routes
 from counterpoise.web.cluster_requests import cluster_request_routes
 from counterpoise.web.clusters import cluster_routes
@@ -26,19 +25,17 @@ from counterpoise.web.fleet import fleet_routes
 from counterpoise.web.ledger import ledger_routes
 from counterpoise.web.metrics import metrics_routes
 from counterpoise.web.new_plan import new_plan_routes
-from counterpoise.web.plans import plan_routes
 from counterpoise.web.reports import report_routes
-from counterpoise.web.requests_of_people import request_routes
 from counterpoise.web.responses import (
     ASSETS,
     compile_templates,
     safe_response,
     unroutable_response,
 )
+from counterpoise.web.run_acts import answer_routes, request_routes
 from counterpoise.web.runs import run_routes
 from counterpoise.web.setup import setup_routes
 from counterpoise.web.started import started_routes
-from counterpoise.web.undo import undo_routes
 from counterpoise.web.viewers import OpenInstallation, may_read
 from counterpoise.web.waivers import waiver_routes
 
@@ -89,9 +86,7 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     app.include_router(metrics_routes(open_installation))
     app.include_router(report_routes(open_installation))
     app.include_router(run_routes(open_installation))
+    app.include_router(answer_routes(open_installation))
     app.include_router(request_routes(open_installation))
     app.include_router(started_routes(open_installation))
-    app.include_router(undo_routes(open_installation))
-    app.include_router(plan_routes(open_installation))
-    app.include_router(answer_routes(open_installation))
     return app

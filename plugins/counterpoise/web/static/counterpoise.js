@@ -50,6 +50,63 @@
     });
   }
 
+  // A run that may change: what it does now is drawn into the page every few seconds. Where there is more to draw than numbers, bars and
+  // lines, the page loads again, unless somebody is typing.
+  const run = document.querySelector("[data-progress]");
+
+  const drawBars = (svg, values) => {
+    const { base, per } = svg.dataset;
+    const top = (value) => (base - value * per).toFixed(1);
+    const steps = svg.querySelector("path.b-is");
+    if (steps) steps.setAttribute("d", `M0 ${base}${values.map((value, index) => `V${top(value)}H${index + 1}`).join("")}V${base}Z`);
+    svg.querySelectorAll("rect.b-is").forEach((bar, index) => {
+      bar.setAttribute("y", top(values[index]));
+      bar.setAttribute("height", (values[index] * per).toFixed(1));
+    });
+  };
+
+  // Returns whether all points have room: the axes stay as they are.
+  const drawLine = (svg, points, rest) => {
+    const { begin, end, top, height } = Object.fromEntries(Object.entries(svg.dataset).map(([name, value]) => [name, Number(value)]));
+    const place = ([at, value]) => `${((1000 * (at - begin)) / (end - begin)).toFixed(0)} ${(height - (value / top) * height).toFixed(1)}`;
+    const line = `M${points.map(place).join("L")}`;
+    const last = ((100 * (points.at(-1)[0] - begin)) / (end - begin)).toFixed(2);
+    svg.querySelector(".ln").setAttribute("d", line);
+    svg.querySelector(".area")?.setAttribute("d", `${line}L${10 * last} ${height}L0 ${height}Z`);
+    if (rest) svg.querySelector(".ln.dash")?.setAttribute("d", `M${[points.at(-1), rest].map(place).join("L")}`);
+    for (const mark of svg.querySelectorAll(".now-l")) for (const x of ["x1", "x2"]) mark.setAttribute(x, `${last}%`);
+    for (const mark of svg.querySelectorAll(".now-t")) mark.setAttribute("x", `${last}%`);
+    return points.every(([at, value]) => at <= end && value <= top);
+  };
+
+  const update = async () => {
+    const found = await json(run.dataset.progress);
+    const isTyping = [...document.querySelectorAll("input, textarea")].some((field) => field.value !== field.defaultValue);
+    let isDrawn = found.version === run.dataset.version;
+    for (const place of document.querySelectorAll("[data-shown]")) {
+      const text = found.shown[place.dataset.shown];
+      if (text !== undefined && place.textContent !== text) place.textContent = text;
+    }
+    if (found.share !== null) document.getElementById("meter")?.setAttribute("width", `${(found.share * 100).toFixed(1)}%`);
+    for (const [name, values] of Object.entries(found.now)) drawBars(document.querySelector(`#chart-${name} .plot`), values);
+    const [copied, speed] = ["line-copied", "line-speed"].map((id) => document.getElementById(id));
+    if (copied && found.trail.length > 1) {
+      const rest = found.ends_at && [Date.parse(found.ends_at) / 1000, found.total_bytes];
+      isDrawn = drawLine(copied, found.trail.map(([at, bytes]) => [at, bytes]), rest) && isDrawn;
+      isDrawn = drawLine(speed, found.trail.map(([at, , rate]) => [at, rate])) && isDrawn;
+    }
+    if (!isDrawn && !isTyping) location.reload();
+    document.getElementById("changed").hidden = isDrawn || !isTyping;
+  };
+
+  const follow = () => {
+    const wait = Number(run.dataset.seconds) * 1000;
+    const next = (milliseconds) => setTimeout(follow, milliseconds);
+    if (document.hidden) return next(wait);
+    return update().then(() => next(wait), () => next(AFTER_A_FAILURE));
+  };
+  if (run) setTimeout(follow, Number(run.dataset.seconds) * 1000);
+
   // The plans that wait for whoever looks, in the top bar.
   const waiting = document.querySelector("[data-open-runs]");
   const countWaiting = async () => {

@@ -55,7 +55,7 @@ async function openRuns() {
 }
 
 function linksOf({ waiting, runs }) {
-  const planOf = (words) => (run) => [`runs/${encodeURIComponent(run.run_id)}/plan`, `${run.cluster}: ${words}`];
+  const planOf = (words) => (run) => [`runs/${encodeURIComponent(run.run_id)}`, `${run.cluster}: ${words}`];
   const links = [
     ...waiting.filter((run) => run.is_mine).map(planOf("a plan waits for you")),
     ...runs.map((run) => [`runs/${encodeURIComponent(run.run_id)}`, `${run.cluster}: ${run.state}`]),
