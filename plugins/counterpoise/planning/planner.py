@@ -86,7 +86,9 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     placement = before.copy()
     traffic_gains = _place_parts(unchanged, placement)
     if goal.copy_reason is None and not unchanged.has_sets:
+        copied = placement.new_replicas.copy()
         spread_new_replicas(placement, roles, request.policy)
+        traffic_gains |= _copied_instead(copied, placement.new_replicas, traffic_gains)
     before.has_budget_ended = placement.has_budget_ended  # also where nothing is worth a move
     result = replace(unchanged, after=placement, traffic_gains=traffic_gains)
     goal.refuse_unplaced(result)
@@ -114,6 +116,17 @@ def _goal_named(name: Goal) -> PlanningGoal:
             return goal
     goals = ", ".join(PLANNED_GOALS)
     raise InputError(f"goal {name} cannot be planned; choose one of {goals}")
+
+
+def _copied_instead(before: Ints, after: Ints, traffic_gains: Mapping[int, int]) -> dict[int, int]:
+    """Return partitions that are copied in place of others, where those were for traffic.
+
+    The gain stays with the others: it is that of the same exchange.
+    """
+    replaced = np.flatnonzero(after < before).tolist()
+    if not all(partition in traffic_gains for partition in replaced):
+        return {}
+    return dict.fromkeys(np.flatnonzero((before == 0) & (after > 0)).tolist(), 0)
 
 
 def _place_parts(result: PlanningResult, placement: Placement) -> dict[int, int]:
