@@ -95,6 +95,13 @@ def test_a_done_run_says_what_was_moved_and_what_was_written_meanwhile() -> None
     assert RunOutcome.from_json(outcome(made, 1, "x").to_json()) == outcome(made, 1, "x")
 
 
+def test_who_cancelled_a_run_and_why_is_its_sentence() -> None:
+    found = seen(state=RunState.CANCELLED)
+    run = replace(found.status.run, reason="cancel by bob: too slow")
+    found = replace(found, status=replace(found.status, run=run))
+    assert found.sentence == "The run was cancelled by bob: too slow."
+
+
 def test_before_anything_moves_the_charts_show_before_after_and_best() -> None:
     found = seen(state=RunState.PROPOSED, run_progress=None, approvals=())
     charts = dict(found.charts)

@@ -221,7 +221,8 @@ class RunWorkspace:
             case RunState.HALTED:
                 return f"The run halted: {run.reason or 'no reason was given'}."
             case RunState.CANCELLED:
-                return f"The run was cancelled: {run.reason or 'no reason was given'}."
+                why = run.reason.removeprefix("cancel ") or "by a person"
+                return f"The run was cancelled{' ' if why.startswith('by ') else ': '}{why}."
             case RunState.REJECTED if self.status.was_started:
                 return f"The run had halted, and was then rejected: {run.reason}."
             case RunState.REJECTED:
