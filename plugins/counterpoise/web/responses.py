@@ -49,7 +49,7 @@ _SANDBOX: Final = (
 )
 _PAGE_POLICY: Final = (
     f"{_ANY_POLICY}; script-src 'nonce-{{nonce}}'; require-trusted-types-for 'script'; "
-    "style-src 'self' 'unsafe-inline'; connect-src 'self'; form-action 'self'; "
+    "style-src 'self'; connect-src 'self'; form-action 'self'; "
     f"{_SANDBOX} allow-scripts allow-forms"
 )
 _NO_PAGE_POLICY: Final = f"{_ANY_POLICY}; form-action 'none'; {_SANDBOX}"
