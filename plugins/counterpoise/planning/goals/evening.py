@@ -37,7 +37,7 @@ from counterpoise.planning.fair_shares import (
 )
 from counterpoise.planning.goals.lower_bounds import evening_bound, reached_bound
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.linear_program import copy_less
+from counterpoise.planning.placing.linear_program import MAX_REPLICAS, copy_less
 from counterpoise.planning.placing.local_search import Search, even_counts
 from counterpoise.planning.placing.new_replicas import drain
 from counterpoise.planning.placing.replica_choice import ReplicaChoice
@@ -84,6 +84,8 @@ class EveningGoal(PlanningGoal):
             self._place_large(placement, roles, request, choose, find_band)
 
     def copy_less(self, placement: Placement, roles: Roles, request: PlanRequest) -> int:
+        if placement.counts.sum() > MAX_REPLICAS:
+            return 0
         choice = self._choice(Placement.of(placement.cluster), roles, request)
         searched = Search.of(placement, roles, request.policy, may_copy_for_traffic=True)
         return copy_less(placement, choice, searched.loads, searched.is_pinned)

@@ -182,12 +182,12 @@ class _Program:
     def of(
         cls, placement: Placement, choice: ReplicaChoice, loads: Sequence[Load], is_pinned: Flags
     ) -> "_Program | None":
-        """Return the program; None where it is too large, or nothing is copied."""
+        """Return the program; None where it has too many variables, or nothing is copied."""
         is_free = ~is_pinned[choice.partitions]
         partitions = choice.partitions[is_free]
         home, now = choice.stands[is_free], stands_of(placement, partitions)
         sizes = placement.cluster.size_bytes[partitions]
-        if not (sizes @ (now & ~home)).any() or int(now.sum()) > MAX_REPLICAS:
+        if not (sizes @ (now & ~home)).any():
             return None
         may_stand = (choice.may_stand[is_free] | now) & ~choice.roles.leaving
         must_stand = choice.must_stand[is_free] & now

@@ -58,7 +58,7 @@ from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.exchanges import AIM_PERCENT, MAX_PARTNERS, min_gain_of
 
 MAX_WORK: Final = 1_000_000_000  # replicas looked at
-MAX_SAVING_WORK: Final = 3_000_000  # of those, to copy less, each time that it is tried
+MAX_SAVING_WORK: Final = 1_000_000  # of those, to copy less, each time that it is tried
 _MIN_GAINS: Final = 10_000  # of bytes: so many of them make up a share
 _PARTNERS_AT_ONCE: Final = 4
 _MAX_PARTNERS_FOR_ARRIVALS: Final = 4
@@ -579,31 +579,34 @@ class Search:
         has_saved, may_work = False, self.work + MAX_SAVING_WORK
         while queue and self.work < may_work:
             broker = queue.pop(0)
-            for home in self._homes(broker):
+            arrivals = self._arrivals(broker)
+            for home in self._homes(broker, arrivals):
                 if tried.get((broker, home)) == (changes[broker], changes[home]):
                     continue
-                while exchange := self._best_return(broker, home):
+                while exchange := self._best_return(broker, home, arrivals):
                     has_saved = True
                     for changed in self._take(exchange, 0):
                         changes[changed] += 1
                         queue += [changed] if changed not in queue else []
+                    arrivals = self._arrivals(broker)
                 tried[broker, home] = changes[broker], changes[home]
         return has_saved
 
-    def _homes(self, broker: int) -> Iterator[int]:
-        """Yield the brokers that arrivals of a broker come from."""
+    def _arrivals(self, broker: int) -> Ints:
+        """Return the partitions of a broker that were not there before, smallest first."""
         partitions = self.held_by[broker]
-        is_worth = self.placement.cluster.size_bytes[partitions] >= self.loads[0].min_gain
-        arrivals = partitions[is_worth & ~self._was_on(partitions, broker)]
-        homes = np.unique(self.home[arrivals])
+        return partitions[~self._was_on(partitions, broker)]
+
+    def _homes(self, broker: int, arrivals: Ints) -> Iterator[int]:
+        """Yield the brokers that arrivals of a broker come from."""
+        is_worth = self.placement.cluster.size_bytes[arrivals] >= self.loads[0].min_gain
+        homes = np.unique(self.home[arrivals[is_worth]])
         yield from homes[(homes >= 0) & (homes != broker)].tolist()
 
-    def _best_return(self, broker: int, home: int) -> _Exchange | None:
+    def _best_return(self, broker: int, home: int, arrivals: Ints) -> _Exchange | None:
         """Return the exchange of an arrival for another replica that saves most bytes; or None."""
         sizes, load = self.placement.cluster.size_bytes, self.loads[0]
-        arrivals = self.held_by[broker]
-        is_from_home = ~self._was_on(arrivals, broker) & self._was_on(arrivals, home)
-        going = self._choices(arrivals[is_from_home], broker, home)
+        going = self._choices(arrivals[self._was_on(arrivals, home)], broker, home)
         if not len(going.partitions):
             return None
         others = self._choices(self.held_by[home], home, broker)
