@@ -285,7 +285,9 @@ def check_others_agree(
     (folder / "clusters.yaml").write_text(CLUSTERS)
     with browser(shell.environment, "alice") as pages:
         assert pages.get(f"/api/runs/{run_id}").json()["state"] == str(state)
-        assert f">{str(state).capitalize()}</span></h1>" in pages.get(f"/runs/{run_id}").text
+        # One that is still proposed then was refused by validation.
+        word = "Must not run" if state is RunState.PROPOSED else str(state).capitalize()
+        assert f">{word}</span></h1>" in pages.get(f"/runs/{run_id}").text
     assert f'"state": "{state}"' in shell.type("status", run_id, "--json").out
     followed: Any = shell.type("status", run_id, "--follow")
     assert followed.code == (0 if state is RunState.DONE else 1)
