@@ -127,10 +127,9 @@ def check_steering(
     )
     assert "Running, " in page and "Pause" in page
     assert "/requests/" not in victor.get(f"{PAGES}/{run.run_id}").text
-    assert victor.get(f"{PAGES}/{run.run_id}/requests/pause").status_code == 403
     assert request(oscar, run, "pause", reason="load test").status_code == 303
     until(
-        lambda: "paused by oscar" in oscar.get(f"{PAGES}/{run.run_id}").text,
+        lambda: "</bdi> paused it" in oscar.get(f"{PAGES}/{run.run_id}").text,
         "the run to be paused",
     )
     assert request(oscar, run, "resume", reason="over").status_code == 303
@@ -155,7 +154,7 @@ def test_a_no_on_the_page_ends_the_dag_run(place: Place) -> None:
         assert no.status_code == 303, no.text
         assert place.end_of(asked) == "success"
         late = alice.get(f"{PAGES}/{run.run_id}").text
-    assert "This plan was rejected" in late and "not before the release" in late
+    assert "Rejected" in late and "not before the release" in late
     assert place.decisions(run) == [(Decision.REJECTED, "alice", run.fingerprint)]
 
 

@@ -110,8 +110,8 @@ def plan_on_screen(place: Place, visitor: Visitor) -> Run:
     """Wait until the page of what was started has become that of the plan; return its run."""
     visitor.shows("Airflow has started kafka_rebalance")
     visitor.page.wait_for_url("**/runs/*", timeout=WAIT_SECONDS * 1000)
-    visitor.shows("This plan waits for an answer")
-    run_id = visitor.page.url.split("/")[-2]
+    visitor.shows("Waiting for")
+    run_id = visitor.page.url.split("/")[-1]
     run = place.installation.ledger.run(run_id)
     assert run.dag_run_id is not None
     place.question(run.dag_run_id)
@@ -126,18 +126,18 @@ def check_who_may_answer(run: Run, people: Mapping[str, Visitor]) -> None:
     alice.open(plan)
     token = alice.page.locator("input[name=form_token]").get_attribute("value") or ""
     for user, words in (
-        ("bob", "You cannot approve this plan"),
-        ("oscar", "You cannot answer"),
+        ("bob", "You requested this plan, so somebody else has to answer"),
+        ("oscar", "You cannot approve it"),
         ("victor", "Airflow lets you read runs, and not answer questions about them"),
     ):
         visitor = people[user]
         visitor.open(plan)
         visitor.shows(words)
-        assert visitor.button("Approve this plan").count() == 0
+        assert visitor.button("Approve").count() == 0
         own = visitor.page.locator("input[name=form_token]")
         for form_token in (token, own.get_attribute("value") if own.count() else ""):
             assert answer_by_hand(visitor, run, form_token or "") == 403, user
-    assert people["bob"].button("Withdraw").count() == 1
+    assert people["bob"].button("Withdraw the plan").count() == 1
     assert people["victor"].page.locator("form[method=post]").count() == 0
 
 
@@ -156,25 +156,25 @@ def approve_by_clicks(place: Place, run: Run, alice: Visitor, rate: str = SLOW) 
     alice.page.wait_for_url(f"**/runs/{run.run_id}")
     alice.type("Rate", rate)
     alice.type("Reason", "as agreed")
-    alice.press("Approve this plan")
+    alice.press("Approve")
     assert alice.clicks == 2
-    alice.shows("This plan is approved")
+    alice.shows("Approved")
     place.until_state(run, RunState.RUNNING)
 
 
 def approve_by_keyboard(place: Place, run: Run, alice: Visitor) -> None:
     alice.start_anew()
     keyboard = alice.page.keyboard
-    alice.tab_to(alice.page.get_by_role("link", name="Read the plan and decide"))
+    alice.tab_to(alice.page.get_by_role("link", name="Review").first)
     keyboard.press("Enter")
-    alice.shows("This plan waits for an answer")
+    alice.shows("Waiting for you")
     for label, text in (("Rate", SLOW), ("Reason", "as agreed")):
         alice.tab_to(alice.page.get_by_label(label, exact=True))
         keyboard.press("Control+A")
         keyboard.type(text)
-    alice.tab_to(alice.button("Approve this plan"))
+    alice.tab_to(alice.button("Approve"))
     keyboard.press("Enter")
-    alice.shows("This plan is approved")
+    alice.shows("Approved")
     place.until_state(run, RunState.RUNNING)
 
 
