@@ -61,8 +61,7 @@ def answer(client: httpx.Client, run: Run, **typed: str) -> httpx.Response:
 
 
 def request(client: httpx.Client, run: Run, control: str, **typed: str) -> httpx.Response:
-    path = f"{run.run_id}/requests/{control}"
-    return send(client, path, path, typed)
+    return send(client, run.run_id, f"{run.run_id}/requests/{control}", typed)
 
 
 def until(find: Any, what: str) -> Any:
