@@ -88,6 +88,7 @@ PAGES = {
 FORMS = ":is([href*='/requests/'], [href*='/start/'], [href$='/undo'])"
 NOT_PAGES = (  # as the API's
     *("/", "/waiting", "/metrics", "/runs/{run_id}/{name}", "/runs/{run_id}/requests/{control}"),
+    "/clusters/{name}/audit",
 )
 ASSET_PATHS = [f"/static/{name}" for name in ASSETS]
 

@@ -22,6 +22,7 @@ from counterpoise.views.cluster import ClusterHead, ClusterView, Overview
 from counterpoise.views.fleet import AuditPointView
 from counterpoise.web.airflow_links import dag_run_link
 from counterpoise.web.forms import form_token
+from counterpoise.web.requests_of_people import back_to
 from counterpoise.web.responses import airflow_of, answer, base_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
@@ -125,6 +126,11 @@ def cluster_routes(open_installation: OpenInstallation) -> APIRouter:
             has_docs=has_docs,
             now=now,
         )
+
+    @router.get("/clusters/{name}/audit")
+    def former_findings_page(request: Request, name: str) -> Response:
+        """Lead to where findings are now: bookmarks and older messages name what it was before."""
+        return back_to(request, f"/clusters/{quote(name, safe='')}/findings")
 
     @router.get("/clusters/{name}/runs")
     def runs(request: Request, name: str, viewer: CurrentViewer) -> Response:
