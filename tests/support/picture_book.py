@@ -34,6 +34,8 @@ from tests.support.web import app_of, served, set_dag_run_state
 from tests.support.written_history import write_history
 
 RACKS: Final = "1=a 2=b 3=c 4=d"
+_HALF_FULL, _EMPTY = "500000000000/1000000000000", "0/1000000000000"
+DISKS: Final = f"1={_HALF_FULL} 2={_HALF_FULL} 3={_HALF_FULL} 4={_EMPTY}"
 WIDTH, HEIGHT = 1280, 800
 ANALYSED_CLUSTER: Final = ANALYSED[0]
 WAITING_CLUSTER, MOVING_CLUSTER = "payments", "shipping"
@@ -73,7 +75,7 @@ def made_up_fleet(folder: Path) -> Iterator[tuple[Pages, SimulatedRun, Driver, s
     runs.START = told.times[-1] + timedelta(minutes=20)
     picture = partitions(600_000_000)
     asked = PlanRequest(Goal.ADD_BROKERS, (4,))
-    plan = make_plan(cluster(picture, racks=RACKS, name=MOVING_CLUSTER), asked)
+    plan = make_plan(cluster(picture, racks=RACKS, disks=DISKS, name=MOVING_CLUSTER), asked)
     moving = SimulatedRun.make(folder, picture, racks=RACKS, plan=plan, approve=False)
     moving.rate = RATE
     yes = replace(moving.approval(), by="airflow:bob", reason="broker 4 joined")
@@ -84,7 +86,8 @@ def made_up_fleet(folder: Path) -> Iterator[tuple[Pages, SimulatedRun, Driver, s
         moving.cluster.advance(driver.step() or 0)
     (folder / "connections.yaml").write_text('kafka_demo: {"bootstrap.servers": "kafka-1:9092"}\n')
     pages = replace(Pages.in_folder(folder, CLUSTERS), now=moving.clock())
-    waits = make_plan(cluster(partitions(2_000_000_000), racks=RACKS, name=WAITING_CLUSTER), asked)
+    large = partitions(2_000_000_000)
+    waits = make_plan(cluster(large, racks=RACKS, disks=DISKS, name=WAITING_CLUSTER), asked)
     with pages.installation() as installation:
         installation.archive.store.write_text("plans/x.json", plan.to_json())
         write_fleet(installation)

@@ -12,6 +12,7 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import MoveReason, RebalancePlan
 from counterpoise.model.request import Budget, Goal, PlanRequest, Scope
 from counterpoise.planning import evenness, make_plan
+from counterpoise.views.plan import PlanView
 from tests.support.command_line import CommandLine
 from tests.support.goal_judge import assignment_after, executed, judge
 from tests.support.pictures import cluster
@@ -42,7 +43,7 @@ def test_a_budget_of_bytes_gives_an_even_part_of_the_plan_and_says_what_is_left(
     assert part.copied_replicas + part.deferred.replicas == whole.copied_replicas
     gave = [f.replicas_before - f.replicas_after for f in part.figures if f.broker_id != 4]
     assert max(gave) - min(gave) <= 1
-    assert any("the budget leaves" in warning for warning in part.warnings)
+    assert PlanView.of(part).all_notes[0].startswith("the budget leaves for a later plan: ")
 
 
 def test_plans_within_a_budget_lead_to_the_whole_one() -> None:

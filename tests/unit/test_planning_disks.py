@@ -220,7 +220,7 @@ def test_a_plan_by_disk_names_the_share_of_each_broker() -> None:
     assert (
         "shares of replicas and bytes are by disk, since disks differ (40.0 kB to 120 kB): "
         "brokers 1, 2 12.5 % each; brokers 3, 4 37.5 % each"
-    ) in plan.warnings
+    ) in plan.notes
 
 
 # -- never past the limit

@@ -21,11 +21,11 @@ def test_a_plan_that_copies_tiered_topics_says_that_its_bytes_are_local() -> Non
     snapshot = tiered(remote_storage_enable="true", local_retention_ms=3_600_000)
     assert snapshot.tiered_topics == {"cold"}
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (3,)))
-    (warning,) = [text for text in plan.warnings if "tiered storage" in text]
+    (note,) = [text for text in plan.notes if "tiered storage" in text]
     copied = sum(bool(move.adding) for move in plan.moves if move.topic == "cold")
-    assert warning.startswith(f"{copied} partitions have tiered storage: bytes, time and disks")
+    assert note.startswith(f"{copied} partitions have tiered storage: bytes, time and disks")
 
 
 def test_other_plans_do_not_mention_it() -> None:
     plan = make_plan(tiered(), PlanRequest(Goal.ADD_BROKERS, (3,)))
-    assert not any("tiered" in text for text in plan.warnings)
+    assert not any("tiered" in text for text in (*plan.warnings, *plan.notes))

@@ -200,5 +200,5 @@ def test_a_plan_by_rates_of_compacted_topics_says_that_these_are_lower_bounds(
     ]
     tables = {**HOT.tables, "topics": pa.Table.from_pylist(rows, schema=TOPICS)}
     plan = make_plan(replace(HOT, tables=tables), REBALANCE)
-    found = [warning for warning in plan.warnings if "lower bound" in warning]
-    assert [warning.startswith(says) for warning in found] == ([True] if says else [])
+    found = [note for note in plan.notes if "lower bound" in note]
+    assert [note.startswith(says) for note in found] == ([True] if says else [])

@@ -11,14 +11,17 @@ from fastapi.testclient import TestClient
 
 from counterpoise.cli.common import who
 from counterpoise.cli.main import main
-from counterpoise.installation import open_installation
+from counterpoise.installation import Installation, open_installation
 from counterpoise.ledger import database
 from counterpoise.model.control import Control
 from counterpoise.model.person import Person
+from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
+from counterpoise.planning import make_plan
 from tests.support import hostile
 from tests.support.ledger_view import LedgerView
-from tests.support.runs import SimulatedRun
+from tests.support.pictures import cluster
+from tests.support.runs import FOUR_BROKERS, SimulatedRun
 from tests.support.web import browser, environment_in, token_on, words_on
 
 NAMED = "{access: {view: [oscar, victor, alice], operate: [oscar], approve: [alice]}}"
@@ -383,3 +386,35 @@ def test_links_and_answers_stand_below_the_prefix_of_airflow(
         assert f'href="{prefix}/clusters/picture"' in page
         answer = post(oscar, moving, "pause", reason="x")
     assert answer.headers["location"] == f"{prefix}/runs/{moving.run_id}"
+
+
+def test_a_healthy_run_warns_of_nothing(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Its cluster has a compacted topic of coordinators, as all do."""
+    lines = [
+        *(f"orders-{number}: 1 2 3 size=3000000 rate=9000" for number in range(24)),
+        *(f"__consumer_offsets-{number}: 2 1 3 size=10000 rate=90" for number in range(9)),
+    ]
+    disks = "1=30000000/900000000 2=30000000/900000000 3=30000000/900000000 4=0/900000000"
+    before = cluster("\n".join(lines), racks=FOUR_BROKERS, disks=disks)
+    plan = make_plan(before, PlanRequest(Goal.ADD_BROKERS, (4,)))
+    made = SimulatedRun.make(tmp_path, "\n".join(lines), plan=plan, approve=False)
+    keep_plan(environment, made)
+    path = f"/runs/{made.run_id}?tab=checks"
+
+    def open_at_that_time() -> Installation:
+        found = open_installation(environment=environment, may_migrate_ledger=False)
+        found.clock = made.clock
+        return found
+
+    with browser(environment, "alice", open_for_pages=open_at_that_time) as alice:
+        waiting = words_on(alice.get(path).text)
+        made.ledger.record_decision(made.approval())
+        driver = made.driver()
+        made.until_moving(driver)
+        moving = words_on(alice.get(path).text)
+        made.repeat(driver.step)
+        made.end(driver)
+        done = words_on(alice.get(path).text)
+    assert all("find a new coordinator" in page for page in (waiting, moving, done))
+    for page in (waiting, moving, done):
+        assert not re.search(r"\d+ warning|Warning ", page), page[-1500:]

@@ -137,6 +137,21 @@ def test_warnings_of_one_cause_are_one() -> None:
     assert [len(check.more) for check in folded] == [29]
 
 
+def test_a_note_asks_for_no_attention_and_the_rate_of_a_done_run_is_no_matter() -> None:
+    offsets = Move("__consumer_offsets", 7, "id", (1, 2, 3), (4, 2, 3), 1, 10, 7_000_000)
+    notes = ("a coordinator moves",)
+    told = plan(moves=(offsets,), warnings=(), notes=notes, deferred=Deferred(2, 3, 9))
+    slow = PlanView.of(told, 5_000_000)
+    assert slow.rate_warning
+    found = {
+        state: replace(seen(told, state=state), view=slow)
+        for state in (RunState.RUNNING, RunState.DONE)
+    }
+    told_as_notes = [check.title for check in found[RunState.DONE].checks if check.more == ()]
+    assert [note[:10] for note in told_as_notes][-2:] == ["The budget", "A coordina"]
+    assert (found[RunState.RUNNING].attention, found[RunState.DONE].attention) == (1, 0)
+
+
 def test_settings_that_had_the_same_values_are_one_row() -> None:
     keys = [
         OwnedKey(
@@ -179,7 +194,8 @@ def test_what_a_person_has_to_know_is_on_the_page() -> None:
             for i in range(1, 5)
         ),
     )
-    page = words_on(run_copy(replace(seen(told), view=PlanView.of(told, 5_000_000))))
+    halted = seen(told, state=RunState.HALTED)
+    page = words_on(run_copy(replace(halted, view=PlanView.of(told, 5_000_000))))
     for expected in (
         "not topics audit-*; copying at most 500 GB",
         "for a later plan: 2 partitions, 3 replicas, 9.0 MB",

@@ -32,7 +32,7 @@ _MAX_PICTURE_WIDTH: Final = 100
 def print_plan(
     console: Console, plan: RebalancePlan, view: PlanView, *, written_to: Path | None = None
 ) -> None:
-    """Print what a plan does: brokers, cost, time, the largest moves, warnings, fingerprint."""
+    """Print what a plan does: brokers, cost, time, the largest moves, notes, warnings."""
     console.print(
         f"plan for {one_line(view.cluster) or 'the cluster'}: {view.goal_in_words}",
         style="bold",
@@ -48,8 +48,8 @@ def print_plan(
         _print_time(console, view)
         console.print()
         _print_moves(console, LargestMoves.of(plan, _MAX_MOVES_SHOWN))
-    if deferred := view.deferred_in_words:
-        console.print(one_line(deferred))
+    for note in view.all_notes:
+        console.print(one_line(note))
     print_warnings(console, view.warnings)
     console.print(view.fingerprint)
     if written_to:

@@ -357,6 +357,7 @@ class RebalancePlan:
     goal_bound: LowerBound | None = None
     reason: str = ""  # why nothing moves, when nothing does
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # good to know, and nothing to be wary of
     scope: Scope = field(default_factory=Scope)
     budget: Budget = field(default_factory=Budget)
     replication_factor: int | None = None  # only of the goal of that name
@@ -535,6 +536,7 @@ class RebalancePlan:
             "left": asdict(self.deferred),
             "reason": self.reason,
             "warnings": list(self.warnings),
+            **({"notes": list(self.notes)} if self.notes else {}),
             "undoes": self.undoes,
             "settings_before": [list(setting) for setting in self.settings_before],
             "moves": [_move_content(move) for move in self.moves],

@@ -164,7 +164,7 @@ def _not_preferred(replicas: Ints, leaders: Ints) -> int:
 # -- what will not be even
 
 
-def _shares_by_disk(result: PlanningResult) -> str:
+def shares_by_disk(result: PlanningResult) -> str:
     """Return what the share of each broker is, where it is not the same for all."""
     cluster, sharing = result.cluster, result.roles.sharing
     if not result.goal.evens_replicas or result.has_equal_shares:
@@ -288,8 +288,8 @@ def _why_outside(result: PlanningResult, outside: Ints, weights: Ints, band: Byt
     return how + result.or_rebalance
 
 
-def _traffic_at_least(result: PlanningResult) -> str:
-    """Return a warning of rates of topics that are or may be compacted, by which this plan weighs:
+def traffic_at_least(result: PlanningResult) -> str:
+    """Return a note of rates of topics that are or may be compacted, by which this plan weighs:
     they are lower bounds.
     """
     count = int(result.cluster.is_rate_at_least.sum())
@@ -413,14 +413,12 @@ def _leaders_outside(result: PlanningResult) -> str:
 
 
 EVENNESS_WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
-    _shares_by_disk,
     _racks_not_repaired,
     _racks_lost,
     _uneven_racks,
     _left_alone_uneven,
     _counts_not_reached,
     _bytes_outside_band,
-    _traffic_at_least,
     _traffic_unknown,
     _traffic_outside_band,
     _full_disks,

@@ -48,7 +48,7 @@ from counterpoise.model.request import Goal
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.fair_shares import fill
-from counterpoise.planning.plan_warnings import warnings_of
+from counterpoise.planning.plan_warnings import notes_of, warnings_of
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes
 
@@ -78,6 +78,7 @@ def explain(result: PlanningResult) -> RebalancePlan:
         lower_bound=lower_bound,
         goal_bound=goal_bound,
         warnings=warnings_of(result),
+        notes=notes_of(result),
         scope=request.scope,
         budget=request.budget,
         replication_factor=request.replication_factor,

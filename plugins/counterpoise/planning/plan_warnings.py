@@ -1,9 +1,12 @@
-"""Warnings: what the person who approves should know, each with a count and some names.
+"""Warnings and notes: what the person who approves should know, with a count and some names.
 
     warnings_of(result)     # ("1 partition is being reassigned already and left alone: a-0",)
+    notes_of(result)        # ("6 partitions of __consumer_offsets are touched: ...",)
 
-A warning is a small function from a result to a sentence, "" where it does not apply; `WARNINGS`
-has all of them, in the order in which they are shown.
+A warning asks for attention: something is wrong, unknown, or not reached. A note tells what healthy
+clusters have too, or what the request asked for. Each is a small function from a result to a
+sentence, "" where it does not apply; `WARNINGS` and `NOTES` have all of them, in the order in which
+they are shown.
 """
 
 from collections.abc import Callable
@@ -16,7 +19,12 @@ from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.evenness import EVENNESS_WARNINGS, replicas_outside_sets
+from counterpoise.planning.evenness import (
+    EVENNESS_WARNINGS,
+    replicas_outside_sets,
+    shares_by_disk,
+    traffic_at_least,
+)
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes
 
@@ -31,6 +39,13 @@ def warnings_of(result: PlanningResult) -> tuple[str, ...]:
     is_imported = result.request.goal is Goal.IMPORTED
     warnings = (_offline_log_dirs, _without_topic_ids) if is_imported else WARNINGS
     return tuple(filter(None, (warning(result) for warning in warnings)))
+
+
+def notes_of(result: PlanningResult) -> tuple[str, ...]:
+    """Return all notes that apply; none of an imported plan."""
+    if result.request.goal is Goal.IMPORTED:
+        return ()
+    return tuple(filter(None, (note(result) for note in NOTES)))
 
 
 # -- what the snapshot has, or lacks
@@ -214,19 +229,6 @@ def _min_insync_is_all(result: PlanningResult) -> str:
     )
 
 
-def _deferred_by_budget(result: PlanningResult) -> str:
-    deferred = result.deferred
-    if not deferred.partitions:
-        return ""
-    partitions, copies = pluralize(deferred.partitions, "partition"), ""
-    if deferred.replicas:
-        replicas = pluralize(deferred.replicas, "replica")
-        copies = f" with {replicas} and {format_bytes(deferred.bytes)} to copy"
-    return (
-        f"the budget leaves {partitions}{copies} for a later plan; plan again when this one is done"
-    )
-
-
 # -- what constraints leave undone or cost
 
 
@@ -297,7 +299,6 @@ def _full_brokers(result: PlanningResult) -> str:
 WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _under_reassignment,
     _without_leader,
-    _excluded,
     _on_dead_brokers,
     PlanningResult.list_left_to_repair,
     _few_replicas,
@@ -307,14 +308,19 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _without_topic_ids,
     *EVENNESS_WARNINGS,
     _min_insync_is_all,
-    _coordinators,
-    _tiered,
-    _deferred_by_budget,
     _goal_not_reached,
-    _not_proven,
     lambda result: result.goal.undone(result),
     _unknown_brokers,
     _topics_outside_sets,
     _no_new_replicas,
     _full_brokers,
+)
+
+NOTES: Final[tuple[Callable[[PlanningResult], str], ...]] = (
+    _excluded,
+    shares_by_disk,
+    traffic_at_least,
+    _coordinators,
+    _tiered,
+    _not_proven,
 )

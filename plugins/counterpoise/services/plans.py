@@ -95,6 +95,8 @@ def _submitted_or_reason(
     """Open a run for a plan that moves something; else write the report that says why not."""
     for warning in new_plan.warnings:
         _LOGGER.warning("%s", warning)
+    for note in new_plan.notes:
+        _LOGGER.info("%s", note)
     if new_plan.is_empty:
         _LOGGER.info("nothing needs to move on %s: %s", new_plan.cluster, new_plan.reason)
         name = no_moves_report_name(new_plan.cluster, new_plan.snapshot_id)

@@ -9,7 +9,7 @@ Plans never change, so the last few are kept, by where they lie and their finger
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
@@ -69,6 +69,8 @@ _PLANS_KEPT: Final = 4
 _VIEWS_KEPT: Final = 8  # of those plans, at different rates
 # What a run does, and whether it comes nearer to its end, is told by other figures.
 _SILENT: Final = frozenset({Condition.COPYING, Condition.NO_PROGRESS})
+# Until then a change that was sent is work, and no wait: the next observations show its effect.
+_JUST_SENT: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +376,8 @@ def _waiting(
     if condition in (Condition.PAUSED, Condition.FROZEN):
         return _requested(condition, subjects, limits, status)
     since, patience = min(subjects.values()), patience_of(condition, limits)
+    if TABLE[condition].is_doing and status.now - since < _JUST_SENT:
+        return None
     activity = run_progress.activity
     if not TABLE[condition].is_one:
         rate = format_rate(run_progress.rate_bytes_per_second)

@@ -241,6 +241,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     limit_warning: str | None  # which limits of others hold whatever rate is approved
     per_broker: dict[str, MeasureSpans]  # by the measure's field; those that are known
     warnings: tuple[str, ...]  # of the plan itself
+    notes: tuple[str, ...]  # likewise; nothing to be wary of
     brokers_before_and_after: tuple[BrokerFigure, ...]
 
     @classmethod
@@ -402,14 +403,20 @@ class PlanView(Struct, frozen=True, kw_only=True):
             return ""
         return (
             f"the budget leaves for a later plan: {pluralize(self.left.partitions, 'partition')}, "
-            f"{pluralize(self.left.replicas, 'replica')}, {format_bytes(self.left.bytes)}"
+            f"{pluralize(self.left.replicas, 'replica')}, {format_bytes(self.left.bytes)}; "
+            "plan again when this one is done"
         )
 
     @property
     def all_warnings(self) -> list[str]:
-        """Return also those about the rate and the budget."""
-        own = (self.rate_warning, self.limit_warning, self.deferred_in_words)
+        """Return also those about the rate."""
+        own = (self.rate_warning, self.limit_warning)
         return [warning for warning in (*own, *self.warnings) if warning]
+
+    @property
+    def all_notes(self) -> list[str]:
+        """Return also what the budget leaves."""
+        return [note for note in (self.deferred_in_words, *self.notes) if note]
 
     @property
     def measures(self) -> list[Measure]:

@@ -409,13 +409,16 @@ class RunWorkspace:
     def checks(self) -> list[Check]:
         """Return what speaks against the run first, folded by cause."""
         status = self.status
+        is_done = status.run.state is RunState.DONE
+        # What was said of the rate is over with the copies.
+        warnings = self.view.warnings if is_done else self.view.all_warnings
         found = [
             *self._against,
             *(
                 Check(Badge("warn", "clock", "Waits"), _waiting_in_words(wait))
                 for wait in self.waits
             ),
-            *_folded(self.view.all_warnings),
+            *_folded(Badge("warn", "warn", "Warning"), warnings),
         ]
         if status.validated_at:
             what = "Rules and data" if status.run.dag_id else "Its rules"
@@ -439,7 +442,7 @@ class RunWorkspace:
             badge = Badge("ok", "check", "Passed")
             title = "The cluster is as the plan says."
             found.append(Check(badge, title, (), self.outcome.observed_at))
-        return found
+        return [*found, *_folded(Badge("calm", "info", "Note"), self.view.all_notes)]
 
     @property
     def _against(self) -> list[Check]:
@@ -674,12 +677,11 @@ def _entry(event: Event) -> Entry:
     return Entry(event.at, badge, text)
 
 
-def _folded(warnings: Iterable[str]) -> list[Check]:
-    """Return warnings; those that differ in names and numbers alone are one."""
+def _folded(badge: Badge, sentences: Iterable[str]) -> list[Check]:
+    """Return sentences as checks; those that differ in names and numbers alone are one."""
     groups: dict[str, list[str]] = defaultdict(list)
-    for warning in warnings:
-        groups[_NAMES_AND_NUMBERS.sub("#", warning)].append(warning)
-    badge = Badge("warn", "warn", "Warning")
+    for sentence in sentences:
+        groups[_NAMES_AND_NUMBERS.sub("#", sentence)].append(sentence)
     return [
         Check(badge, f"{first[:1].upper()}{first[1:]}", tuple(more))
         for first, *more in groups.values()
