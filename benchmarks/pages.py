@@ -1,4 +1,5 @@
-"""How long the api-server takes for each page of a large fleet, beside 300 ms.
+"""How long the api-server takes for each page of a large fleet, beside 300 ms, and how large each
+is, beside 300 kB.
 
     .venv/bin/python benchmarks/pages.py [--clusters 200] [--snapshots 2000] [--moves 60000]
         [--keep FOLDER]
@@ -10,8 +11,9 @@ brokers with 2,000 snapshots, 60 audits and a ledger of 400 runs and 40,000 even
 process: on a machine with other work, waiting is not in it. Browser and network are not in it,
 Airflow's own login neither. `--keep` leaves the installation in a folder, to be viewed.
 
-Exit code 1 when a page takes longer. The first time is shown and has no target, but for the second
-of the plans: the process has shown a plan before, and this one is opened as each plan is once.
+Exit code 1 when a page takes longer, or is larger; JSON has no limit of bytes. The first time is
+shown and has no target, but for the second of the plans: the process has shown a plan before, and
+this one is opened as each plan is once.
 """
 
 import argparse
@@ -56,6 +58,9 @@ from tests.support.written_history import write_history
 from tests.unit.test_fleet import load
 
 MAX_SECONDS: Final = 0.3
+MAX_BYTES: Final = 300_000
+MAX_FLEET_BYTES: Final = 200_000
+_RUN_TABS: Final = ("moves", "brokers", "checks", "settings", "timeline")
 BROKERS: Final = 36
 FINDINGS: Final = 40
 AUDITS: Final = 60
@@ -108,6 +113,8 @@ def pages_of(fleet: Fleet) -> tuple[str, ...]:
         f"{run}?tab=moves&text=topic-5&sort=topic&number=2",
         f"{run}?tab=moves&broker=7&number=5",
         run,
+        *(f"{run}?tab={tab}" for tab in _RUN_TABS),
+        f"/api{run}/moves",
         second_plan_of(fleet),
     )
 
@@ -115,6 +122,13 @@ def pages_of(fleet: Fleet) -> tuple[str, ...]:
 def second_plan_of(fleet: Fleet) -> str:
     """Return the address of a plan, of which the first view has a target too."""
     return f"/runs/{fleet.run_ids[1]}"
+
+
+def max_bytes_of(path: str) -> int | None:
+    """Return how large a page may be; None for JSON."""
+    if path.startswith("/api/"):
+        return None
+    return MAX_FLEET_BYTES if path.startswith("/fleet") else MAX_BYTES
 
 
 def make_fleet(folder: Path, clusters: int, snapshots: int, moves: int) -> Fleet:
@@ -321,13 +335,16 @@ def main(argv: list[str]) -> int:
         fleet = make_fleet(folder, arguments.clusters, arguments.snapshots, arguments.moves)
         is_met = True
         for timed in measure(fleet.pages, pages_of(fleet)):
+            max_bytes = max_bytes_of(timed.path)
             is_met &= timed.seconds <= MAX_SECONDS
+            is_met &= max_bytes is None or timed.size_bytes <= max_bytes
+            limit = f" (at most {max_bytes / 1000:.0f})" if max_bytes else ""
             if timed.path == second_plan_of(fleet):
                 is_met &= timed.first_seconds <= MAX_SECONDS
             print(
                 f"{timed.path:56} {timed.seconds * 1000:6.0f} ms (at most "
                 f"{MAX_SECONDS * 1000:.0f}), first {timed.first_seconds * 1000:6.0f} ms, "
-                f"{timed.size_bytes / 1000:7,.0f} kB",
+                f"{timed.size_bytes / 1000:7,.0f} kB{limit}",
                 flush=True,
             )
     return 0 if is_met else 1
