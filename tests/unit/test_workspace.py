@@ -102,6 +102,20 @@ def test_who_cancelled_a_run_and_why_is_its_sentence() -> None:
     assert found.sentence == "The run was cancelled by bob: too slow."
 
 
+def test_a_halt_has_a_short_sentence_and_says_below_what_to_do() -> None:
+    found = seen(state=RunState.HALTED)
+    reason = "broker 4 is dead, for 15 min: bring it back; 31 of 36 partitions not as planned"
+    events = (*found.status.events[:-1], Event(END, "halted", reason))
+    run = replace(found.status.run, reason=reason)
+    found = replace(found, status=replace(found.status, run=run, events=events))
+    assert found.sentence == "The run halted: broker 4 is dead, for 15 min."
+    assert found.advice == "Bring it back; 31 of 36 partitions not as planned"
+    assert found.copied is not None
+    assert found.copied.events[-1].text.endswith("Halted broker 4 is dead, for 15 min")
+    page = words_on(run_copy(found))
+    assert "Bring it back; 31 of 36" in page and found.timeline[0].text == reason
+
+
 def test_before_anything_moves_the_charts_show_before_after_and_best() -> None:
     found = seen(state=RunState.PROPOSED, run_progress=None, approvals=())
     charts = dict(found.charts)

@@ -33,7 +33,7 @@ from counterpoise.model.run import (
     RunState,
 )
 from counterpoise.model.run_progress import BrokerLoad, RunProgress
-from counterpoise.model.words import pluralize
+from counterpoise.model.words import capitalized, pluralize
 from counterpoise.reporting.plots import BarChart, LineChart, bar_chart, line_chart
 from counterpoise.units import (
     format_bytes,
@@ -219,7 +219,7 @@ class RunWorkspace:
             case RunState.DONE:
                 return f"{self._moved} in {self.took}{self._growth}."
             case RunState.HALTED:
-                return f"The run halted: {run.reason or 'no reason was given'}."
+                return f"The run halted: {_cause(run.reason) or 'no reason was given'}."
             case RunState.CANCELLED:
                 why = run.reason.removeprefix("cancel ") or "by a person"
                 return f"The run was cancelled{' ' if why.startswith('by ') else ': '}{why}."
@@ -229,6 +229,14 @@ class RunWorkspace:
                 return f"Nothing was changed: {run.reason or 'the plan was rejected'}."
             case _:
                 return "A newer plan took its place. Nothing was changed."
+
+    @property
+    def advice(self) -> str:
+        """Return what to do about a halt, and what it has left; "" where the sentence says all."""
+        run = self.status.run
+        if run.state is not RunState.HALTED:
+            return ""
+        return capitalized(run.reason.removeprefix(_cause(run.reason)).removeprefix(": "))
 
     @property
     def _moved(self) -> str:
@@ -397,7 +405,10 @@ class RunWorkspace:
             for event in self.status.events
             if event.kind in _ON_CHART and begin <= event.at <= end
         ][-_CHART_EVENTS:]
-        entries = map(_entry, shown)
+        entries = [
+            entry._replace(text=_cause(entry.text)) if event.kind == "halted" else entry
+            for event, entry in zip(shown, map(_entry, shown), strict=True)
+        ]
         return [
             (at, str(number), f"{at:%H:%M:%S} {badge.word}{f' {text}' if text else ''}", badge.kind)
             for number, (at, badge, text) in enumerate(entries, 1)
@@ -640,6 +651,11 @@ def plan_charts(
         )
         charts.append((measure.field, chart))
     return charts
+
+
+def _cause(reason: str) -> str:
+    """Return the reason of a halt without what to do about it, which may be long."""
+    return reason.partition(": ")[0]
 
 
 def measure_title(measure: Measure) -> str:
