@@ -30,7 +30,7 @@ from tests.support import hostile
 from tests.support.analysed_fleet import ANALYSED, SETTINGS, write_fleet
 from tests.support.browser import Visitor, chromium, folder_of_pictures
 from tests.support.ledger_view import add_event
-from tests.support.pages import Pages, nothing_to_move
+from tests.support.pages import Pages
 from tests.support.pictures import cluster, simulated
 from tests.support.runs import FOUR_BROKERS, SimulatedRun
 from tests.support.series import Broker, story
@@ -58,6 +58,7 @@ PICTURE = "\n".join(f"orders-{p}: 1 2 3 size={5_000_000 * (p + 1)}" for p in ran
 PAGES = {
     "run-waiting": "/runs/WAITING",
     "run-waiting-checks": "/runs/WAITING?tab=checks",
+    "run-waiting-brokers": "/runs/WAITING?tab=brokers",
     "run-moving": "/runs/MOVING",
     "run-moves": "/runs/MOVING?tab=moves",
     "run-settings": "/runs/MOVING?tab=settings",
@@ -272,8 +273,8 @@ def test_every_page_is_accessible_narrow_dark_and_runs_no_script(
         alice.open(path)
         alice.take_picture(name)
     waiting = write_hostile_text(pages)
-    moving.ask(Control.FREEZE, why=hostile.HOSTILE)
-    moving.ask(Control.CANCEL, why=hostile.HOSTILE)
+    moving.ask(Control.FREEZE, why=f"{LONG_NAME} {hostile.HOSTILE}")
+    moving.ask(Control.CANCEL, why=f"{LONG_NAME} {hostile.HOSTILE}")
     for name, path in PAGES.items():
         if name == "run-ended":
             driver = moving.driver()
@@ -302,8 +303,18 @@ def test_no_page_is_forgotten() -> None:
 
 def write_hostile_text(pages: Pages) -> str:
     """Propose a plan, and write an audit, whose words are an attacker's; return the run's id."""
-    plan = nothing_to_move("other", warnings=(hostile.HOSTILE, SCRIPT))
     rack = f"{LONG_NAME[:200]}-a"
+    warnings = (hostile.HOSTILE, SCRIPT, f"broker 1 is in {LONG_NAME}")
+    plan = replace(
+        new_plan(),
+        cluster="other",
+        moves=tuple(
+            replace(move, topic=f"{number}-{'long.' * 62}"[:249])
+            for number, move in enumerate(new_plan().moves)
+        ),
+        figures=tuple(replace(figure, rack=LONG_NAME) for figure in new_plan().figures),
+        warnings=warnings,
+    )
     brokers = Broker(1, rack), Broker(2, LONG_NAME), Broker(3, "c")
     found = replace(balance(*brokers, snapshots=3), cluster="other")
     with pages.installation() as installation:
