@@ -65,7 +65,7 @@ def test_an_answer_puts_back_what_was_and_a_refusal_closes_what_was_never_made(
         step.answered(before, refused=[FIRST, SECOND])
     (row,) = open_rows(ledger, run_id)
     assert (row.topic_partition, row.unanswered_at) == (FIRST, clock.now - timedelta(seconds=10))
-    assert row.was_just_answered(clock.now) and not row.is_first_call
+    assert not row.was_made and not row.is_first_call
     assert ledger.journal(run_id).count_submitted() == 2
 
 

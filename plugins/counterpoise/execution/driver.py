@@ -325,7 +325,7 @@ class Driver:
         if of_others := [row for row in rows if row.run_id != self._options.run_id]:
             step.taking_over(of_others)
         if seen := observation.calls_seen():
-            step.answered(dict.fromkeys(seen))
+            step.answered(seen)
         configs = observation.configs
         if shown := [key for key in observation.own_keys if is_last_rate_shown(key, configs)]:
             step.rates_shown(shown)

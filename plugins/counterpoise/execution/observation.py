@@ -378,14 +378,16 @@ class Observation:
         row = self.row_of(move.topic_partition, self.next_target(move))
         return row is not None and row.was_just_answered(self.observed_at)
 
-    def calls_seen(self) -> list[tuple[TopicPartition, tuple[int, ...]]]:
-        """Return the targets under way of which nobody answered the only call: it was made."""
-        return [
-            (tp, row.target)
+    def calls_seen(self) -> dict[tuple[TopicPartition, tuple[int, ...]], datetime | None]:
+        """Return the targets under way of which nobody answered a call: one was made; and since
+        when others of the same target have no answer.
+        """
+        return {
+            (tp, row.target): None if row.is_first_call else row.unanswered_at
             for tp, rows in self.submitted.items()
             for row in rows
-            if row.is_first_call and self._is_in_flight(tp, row.target)
-        ]
+            if (row.is_first_call or not row.was_made) and self._is_in_flight(tp, row.target)
+        }
 
     def _is_in_flight(self, tp: TopicPartition, target: tuple[int, ...]) -> bool:
         partition = self.partitions.get(tp)

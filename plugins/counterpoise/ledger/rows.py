@@ -465,7 +465,7 @@ def read_submitted(
     """Return all rows of a run, or those that are open."""
     query = _OPEN_TARGETS if only_open else _TARGETS
     rows = map(_read_target, connection.execute(query, {"this_run": run_id}))
-    return [row for row in rows if not only_open or not row.is_lost(now)]
+    return [row.without_void(now) for row in rows if not only_open or not row.is_lost(now)]
 
 
 def read_open_of_others(
@@ -474,7 +474,7 @@ def read_open_of_others(
     """Return the open rows of other runs of a cluster that have ended, the newest run first."""
     parameters = {"this_cluster": cluster, "this_run": run_id}
     rows = map(_read_target, connection.execute(_OPEN_TARGETS_OF_ENDED_RUNS, parameters))
-    return [row for row in rows if not row.is_lost(now)]
+    return [row.without_void(now) for row in rows if not row.is_lost(now)]
 
 
 def _read_target(row: sa.Row[Any]) -> Submitted:
@@ -542,7 +542,9 @@ def record_answer(
     for target, unanswered_at in before.items():
         by_time.setdefault(unanswered_at, []).append(_target_key(run_id, *target))
     for unanswered_at, keys in by_time.items():
-        _update_targets(connection, keys, answered_at=now, unanswered_at=unanswered_at)
+        _update_targets(connection, keys, unanswered_at=unanswered_at)
+    made = [_target_key(run_id, *target) for target in before if target[0] not in refused]
+    _update_targets(connection, made, answered_at=now)
     never_made = [t for t, since in before.items() if t[0] in refused and since is None]
     _update_targets(
         connection, [_target_key(run_id, *target) for target in never_made], done_at=now

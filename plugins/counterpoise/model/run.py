@@ -208,7 +208,23 @@ class Submitted(NamedTuple):
 
     def is_lost(self, now: datetime) -> bool:
         """Return whether nobody answered for a day, and nobody saw it under way either."""
+        return self._is_void(now) and not self.was_made
+
+    def without_void(self, now: datetime) -> "Submitted":
+        """Return the row without the call that nobody answered for a day, where another was made
+        since: a move that lasts for longer than that is the run's all the while.
+        """
+        return self._replace(unanswered_at=None) if self._is_void(now) and self.was_made else self
+
+    def _is_void(self, now: datetime) -> bool:
         return self.unanswered_at is not None and now - self.unanswered_at >= LOST_AFTER
+
+    @property
+    def was_made(self) -> bool:
+        """Return whether a call about it was answered, or seen, since one was not."""
+        if self.unanswered_at is None:
+            return True
+        return self.answered_at is not None and self.answered_at >= self.unanswered_at
 
     @property
     def is_first_call(self) -> bool:
