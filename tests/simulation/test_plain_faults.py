@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from counterpoise.errors import CounterpoiseError, UnknownOutcomeError
+from counterpoise.errors import CounterpoiseError, HaltedError, UnknownOutcomeError
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -38,6 +38,25 @@ def throttled_by_others(run: SimulatedRun) -> None:
     ]
     run.cluster.alter_configs(changes)
     run.cluster.alter_reassignments({OTHER.topic_partition: OTHER.replicas_after})
+
+
+def test_a_rate_stays_as_long_as_a_copy_of_another_tool_outside_the_plan_uses_it(
+    tmp_path: Path,
+) -> None:
+    run = a_run(tmp_path, FIRST, SECOND)
+    run.cluster.partitions[OTHER.topic_partition].size_bytes = 3_000_000_000
+    run.until_moving(run.driver())
+    throttled_by_others(run)
+    with pytest.raises(HaltedError, match="somebody else"):
+        run.repeat(run.driver().step)
+    assert run.end(run.driver()) in (RunState.HALTED, RunState.DONE)
+    assert OTHER.topic_partition in run.cluster.list_reassignments()
+    assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: str(run.rate)}
+    sweep(run)
+    assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: str(run.rate)}
+    run.cluster.advance(7200)
+    sweep(run)
+    assert own_configs(run.cluster).keys() == {of_topic("other")}, "the lists are theirs"
 
 
 def test_a_move_whose_first_call_was_lost_is_ours_also_when_it_lasts_for_days(

@@ -202,7 +202,8 @@ TABLE: Final[Mapping[Condition, Row]] = {
     ),
     Condition.USED_BY_OTHERS: Row(
         "moves of somebody else copy under the throttle of this run, which stays: {names}",
-        "`counterpoise cancel RUN --redirected` ends them; the watch restores the keys then",
+        "the watch restores the keys after their end; `counterpoise cancel RUN --redirected` ends "
+        "those of the plan's partitions",
         is_decided=True,
     ),
     Condition.FULL_LOG_DIR: _at_once(

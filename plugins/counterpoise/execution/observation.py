@@ -109,6 +109,8 @@ class Observation:
     topic_ids: Mapping[str, str] = field(default_factory=dict, repr=False)
     active_requests: ActiveRequests = field(default_factory=ActiveRequests)
     conditions: ClusterConditions = field(default_factory=ClusterConditions)
+    # Partitions outside the plan of which a replica is copied.
+    copied_outside: frozenset[TopicPartition] = frozenset()
 
     # Both are read many times of each move, and plans may have a hundred thousand moves.
     _states: dict[TopicPartition, MoveState] = field(
@@ -141,8 +143,8 @@ class Observation:
 
     @cached_property
     def copied(self) -> frozenset[TopicPartition]:
-        """Return the partitions of the plan of which a replica is copied, whoever began that."""
-        return frozenset(
+        """Return the partitions of which a replica is copied, whoever began that."""
+        return self.copied_outside.union(
             tp
             for tp, (_, description, moving) in self.partitions.items()
             if moving is not None and not set(moving.adding).issubset(description.isr)

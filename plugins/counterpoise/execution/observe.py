@@ -28,13 +28,18 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.execution.observation import ClusterConditions, Observation, ObservedPartition
-from counterpoise.execution.throttling.targets import Configs
+from counterpoise.execution.throttling.targets import (
+    Configs,
+    copied_partitions,
+    topic_resource,
+)
 from counterpoise.kafka_admin.combined_reads import read_throttle_keys, read_topics_and_named
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests, find_active_requests
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import (
     EVERY_BROKER,
+    LIST_KEYS,
     BrokerVersion,
     ConfigResource,
     ConfigResourceType,
@@ -77,6 +82,7 @@ class Partitions:
     unhealthy: Mapping[TopicPartition, PartitionDescription]  # outside the plan: offline, or URP
     reassignments: Mapping[TopicPartition, Reassignment]
     topic_ids: Mapping[str, str]  # of the plan's topics
+    copied_outside: frozenset[TopicPartition]  # of the plan, by whomever
 
     def observed(self) -> dict[TopicPartition, ObservedPartition]:
         moving = {
@@ -124,6 +130,10 @@ def observe(
         configs, versions = _read_settings(reader, resources, live_broker_ids, previous, now)
         partitions = pending_partitions.result()
     unresponsive_broker_ids = _unresponsive(live_broker_ids, concerned - configs.keys(), versions)
+    used_topics = {topic_resource(tp.topic) for tp in partitions.copied_outside} - configs.keys()
+    if used_topics:
+        lists = reader.describe_configs(sorted(used_topics), LIST_KEYS, skip_refused=True)
+        configs = {**configs, **lists}
     copies = copies_of(partitions, live_broker_ids - unresponsive_broker_ids)
     log_dirs = read_log_dirs(reader, copies, previous, now, scope.disk_limit_percent)
     taken_over = [
@@ -153,6 +163,7 @@ def observe(
             full_log_dirs={b: reading.full for b, reading in log_dirs.items() if reading.full},
             versions=versions,
         ),
+        copied_outside=partitions.copied_outside,
     )
 
 
@@ -442,7 +453,9 @@ def read_partitions(reader: "ClusterReader", plan: RebalancePlan) -> Partitions:
         if not _seem_to_move(plan, planned, reassignments):
             break
         time.sleep(pause_seconds)
-    return Partitions(planned, unhealthy, reassignments, topic_ids)
+    elsewhere = {tp: moving for tp, moving in reassignments.items() if tp not in planned}
+    copied = copied_partitions(elsewhere, topics) if elsewhere else frozenset()
+    return Partitions(planned, unhealthy, reassignments, topic_ids, copied)
 
 
 def _seem_to_move(

@@ -7,13 +7,14 @@ A dead broker's config can be neither read nor written, so a run may end with ke
 broker that was frozen applies what it was sent long ago when it wakes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.execution.recorded_calls import RecordedCalls
 from counterpoise.execution.throttling.restore import change_to_send
 from counterpoise.execution.throttling.targets import (
     Configs,
+    copied_partitions,
     dynamic_value,
     is_topic_gone,
     keys_in_use,
@@ -92,16 +93,11 @@ def _is_readable(key: OwnedKey, cluster: ClusterDescription) -> bool:
     return resource.is_topic or int(resource.name) in cluster.live_broker_ids
 
 
-def _copied(reader: "ClusterReader") -> set[TopicPartition]:
+def _copied(reader: "ClusterReader") -> frozenset[TopicPartition]:
     """Return the partitions of which a replica is copied now."""
     moving = reader.list_reassignments()
     topics = reader.describe_topics(sorted({tp.topic for tp in moving})) if moving else ()
-    in_sync: Mapping[TopicPartition, Sequence[int]] = {
-        TopicPartition(topic.topic, partition.partition): partition.isr
-        for topic in topics
-        for partition in topic.partitions
-    }
-    return {tp for tp, found in moving.items() if not {*found.adding}.issubset(in_sync.get(tp, ()))}
+    return copied_partitions(moving, topics)
 
 
 def _why_pending(

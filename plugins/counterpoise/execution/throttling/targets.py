@@ -35,7 +35,9 @@ from counterpoise.model.kafka import (
     ConfigResourceType,
     ConfigSource,
     ConfigValue,
+    Reassignment,
     ResourceKey,
+    TopicDescription,
 )
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment import is_one_reassignment, reassignment_targets
@@ -237,6 +239,22 @@ def is_last_rate_shown(owned: OwnedKey, configs: Configs) -> bool:
     if owned.key not in RATE_KEYS or len(owned.written) < 2 or owned.unanswered_at is not None:
         return False
     return dynamic_value(configs, *owned.resource_key) == owned.written[-1]
+
+
+def copied_partitions(
+    moving: Mapping[TopicPartition, Reassignment], topics: Iterable[TopicDescription]
+) -> frozenset[TopicPartition]:
+    """Return the partitions of these topics of which a replica is copied now."""
+    names = {tp.topic for tp in moving}
+    in_sync = {
+        TopicPartition(topic.topic, partition.partition): partition.isr
+        for topic in topics
+        if topic.topic in names
+        for partition in topic.partitions
+    }
+    return frozenset(
+        tp for tp, isr in in_sync.items() if tp in moving and not {*moving[tp].adding}.issubset(isr)
+    )
 
 
 def keys_in_use(configs: Configs, copied: Collection[TopicPartition]) -> frozenset[ResourceKey]:
