@@ -18,6 +18,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.run import RunState
 from tests.simulation.test_design_sequences import sweep
+from tests.simulation.test_emergency_stop import stop
 from tests.simulation.test_whose_moves import FIRST, OTHER, SECOND, a_run, plan_of
 from tests.support.crashes import Crash
 from tests.support.ledger_view import let_step_locks_run_out
@@ -215,3 +216,15 @@ def test_a_tool_that_sets_the_lists_of_its_own_moves_midway_has_them_afterwards(
     assert run.go() is RunState.DONE
     sweep(run)
     assert own_configs(run.cluster) == {of_topic("orders"): dict.fromkeys(lists, "7:9")}
+
+
+def test_a_stop_beside_a_dead_broker_says_what_it_may_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = a_run(tmp_path, FIRST)
+    run.until_moving(run.driver())
+    run.cluster.kill_broker(4)
+    run.cluster.advance(30)
+    stopped = stop(run, monkeypatch)
+    assert own_configs(run.cluster) == {at_broker(4): {FOLLOWER_RATE: str(run.rate)}}
+    assert [key.resource for key in stopped.pending_keys] == [at_broker(4)]

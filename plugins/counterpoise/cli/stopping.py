@@ -193,6 +193,7 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
     log(
         f"{_in_flight_text(stopped)}; {len(keys) - len(pending)} of {len(keys)} config keys hold "
         "nothing of the plan any more"
+        + ("; run this again when their brokers respond and nothing is copied" if pending else "")
     )
     if arguments.json:
         value = {

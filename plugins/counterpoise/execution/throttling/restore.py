@@ -202,18 +202,26 @@ def keys_to_restore(plan: RebalancePlan, configs: Configs, run_id: str) -> list[
 
     Without it nobody knows which rate was ours. Every rate on a broker that the plan copies from or
     to goes back to what the plan's snapshot found there; of the lists, only the plan's own entries
-    are removed.
+    are removed. Of a broker that is not read it is not known what it has: a rate that another one
+    has, or none.
     """
     before_values = {
         (setting.resource, setting.key): setting.value for setting in plan.settings_before
     }
     throttles = throttles_of_plan(plan)
+    present_rates = {name: dynamic_value(configs, *name) for name in sorted(throttles.rates)}
+    ours = {
+        name: rate
+        for name, rate in present_rates.items()
+        if rate is not None and rate != before_values.get(name)
+    }
+    all_of_ours = tuple(sorted(set(ours.values())))
     keys = []
-    for resource, key in sorted(throttles.rates):
-        before = before_values.get((resource, key))
-        present = dynamic_value(configs, resource, key)
-        if present is not None and present != before:
-            keys.append(OwnedKey(run_id, resource, key, before, written=(present,)))
+    for resource, key in present_rates:
+        written = (ours[resource, key],) if (resource, key) in ours else all_of_ours
+        if (resource, key) in ours or resource not in configs:
+            before = before_values.get((resource, key))
+            keys.append(OwnedKey(run_id, resource, key, before, written))
     for (resource, key), wanted in throttles.lists.items():
         before = before_values.get((resource, key))
         if dynamic_value(configs, resource, key) in (None, before):
