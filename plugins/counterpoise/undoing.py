@@ -106,7 +106,8 @@ def find_way_back(
 
     Taken back is what stands exactly where the run has brought it, whoever moved it meanwhile.
     """
-    targets = grouped((row.topic_partition, row.target) for row in submitted)
+    made = (row for row in submitted if row.may_have_been_made)
+    targets = grouped((row.topic_partition, row.target) for row in made)
     way_back = WayBack()
     planned = [move.topic_partition for move in plan.moves]
     at_rest, live = _partitions_at_rest(snapshot, planned), set(snapshot.live_broker_ids)

@@ -8,22 +8,25 @@ import pytest
 import sqlalchemy as sa
 
 from counterpoise.errors import CounterpoiseError, HaltedError, UnknownOutcomeError
+from counterpoise.execution import Driver
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
+    CallResults,
     ConfigChange,
     ConfigOperation,
 )
 from counterpoise.model.run import RunState
 from tests.simulation.test_design_sequences import sweep
 from tests.simulation.test_emergency_stop import stop
-from tests.simulation.test_whose_moves import FIRST, OTHER, SECOND, a_run, plan_of
+from tests.simulation.test_whose_moves import FIRST, OTHER, PICTURE, SECOND, a_run, plan_of
 from tests.support.crashes import Crash
-from tests.support.ledger_view import let_step_locks_run_out
+from tests.support.ledger_view import let_step_locks_run_out, way_back_of
+from tests.support.pictures import cluster
 from tests.support.plans import move
-from tests.support.runs import SimulatedRun, at_broker, of_topic, own_configs
+from tests.support.runs import FOUR_BROKERS, SimulatedRun, at_broker, of_topic, own_configs
 
 LARGE = 500_000_000_000
 
@@ -86,6 +89,39 @@ def test_of_two_calls_without_an_answer_the_second_may_have_begun_a_move_that_la
     run.until_moving(driver)
     run.repeat_for(driver.step, 30 * 3600, every=240)
     assert run.run.state is RunState.RUNNING
+
+
+def opened(driver: Driver) -> Driver:
+    driver.open()
+    return driver
+
+
+def test_what_kafka_refused_of_a_run_and_somebody_moved_by_hand_is_not_undone(
+    tmp_path: Path,
+) -> None:
+    run = a_run(tmp_path, FIRST, SECOND)
+    refused = SECOND.topic_partition
+
+    class Refusing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(run.cluster, name)
+
+        def alter_reassignments(self, targets: Any, **options: Any) -> Any:
+            allowed = {tp: target for tp, target in targets.items() if tp != refused}
+            results = run.cluster.alter_reassignments(allowed, **options)
+            errors = {tp: "INVALID_REPLICA_ASSIGNMENT: no" for tp in targets if tp == refused}
+            return CallResults(results.accepted, {**results.errors, **errors})
+
+    refusing: Any = Refusing()
+    with pytest.raises(HaltedError, match="refused orders-1"):
+        run.repeat_for(opened(run.driver(refusing)).step, 600)
+    assert run.end(run.driver(refusing)) is RunState.HALTED
+    now = cluster(
+        PICTURE.replace("orders-0: 1", "orders-0: 4").replace("orders-1: 1", "orders-1: 4"),
+        racks=FOUR_BROKERS,
+    )
+    way_back = way_back_of(run.ledger, run.run, run.plan, now)
+    assert [m.topic_partition for m in way_back.moves] == [FIRST.topic_partition]
 
 
 def test_a_kill_between_the_intent_and_the_call_leaves_what_an_operator_sets_then(

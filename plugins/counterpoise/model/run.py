@@ -220,6 +220,11 @@ class Submitted(NamedTuple):
         return self.unanswered_at is not None and now - self.unanswered_at >= LOST_AFTER
 
     @property
+    def may_have_been_made(self) -> bool:
+        """Return whether a call about it was answered, seen or lost: all others were refused."""
+        return self.answered_at is not None or self.unanswered_at is not None
+
+    @property
     def was_made(self) -> bool:
         """Return whether a call about it was answered, or seen, since one was not."""
         if self.unanswered_at is None:
