@@ -217,11 +217,10 @@ def keys_to_restore(plan: RebalancePlan, configs: Configs, run_id: str) -> list[
     }
     all_of_ours = tuple(sorted(set(ours.values())))
     keys = []
-    for resource, key in present_rates:
-        written = (ours[resource, key],) if (resource, key) in ours else all_of_ours
-        if (resource, key) in ours or resource not in configs:
-            before = before_values.get((resource, key))
-            keys.append(OwnedKey(run_id, resource, key, before, written))
+    for name in present_rates:
+        if name in ours or name[0] not in configs:
+            written = (ours[name],) if name in ours else all_of_ours
+            keys.append(OwnedKey(run_id, *name, before_values.get(name), written))
     for (resource, key), wanted in throttles.lists.items():
         before = before_values.get((resource, key))
         if dynamic_value(configs, resource, key) in (None, before):
