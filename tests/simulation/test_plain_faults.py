@@ -1,5 +1,6 @@
 """Plain faults, one or two at a time: a lost answer, a dead broker, a kill, another tool."""
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import sqlalchemy as sa
 
 from counterpoise.errors import CounterpoiseError, HaltedError, UnknownOutcomeError
 from counterpoise.execution import Driver
+from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -264,3 +266,55 @@ def test_a_stop_beside_a_dead_broker_says_what_it_may_keep(
     stopped = stop(run, monkeypatch)
     assert own_configs(run.cluster) == {at_broker(4): {FOLLOWER_RATE: str(run.rate)}}
     assert [key.resource for key in stopped.pending_keys] == [at_broker(4)]
+    run.cluster.advance(3 * 86_400)
+    run.cluster.restart_broker(4)
+    run.cluster.advance(30)
+    assert not stop(run, monkeypatch).pending_keys
+    assert own_configs(run.cluster) == {}
+
+
+def test_keys_that_a_run_may_not_write_any_more_are_restored_when_it_may_again(
+    tmp_path: Path,
+) -> None:
+    run = a_run(tmp_path, FIRST, SECOND)
+
+    class Forbidding:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(run.cluster, name)
+
+        def alter_configs(self, changes: Any, **_: Any) -> Any:
+            return CallResults(
+                (), {change.resource: "CLUSTER_AUTHORIZATION_FAILED: no" for change in changes}
+            )
+
+    forbidding: Any = Forbidding()
+    run.until_moving(run.driver())
+    in_force = own_configs(run.cluster)
+    with contextlib.suppress(HaltedError):
+        run.repeat(run.driver(forbidding).step)
+    assert run.end(run.driver(forbidding)) in (RunState.DONE, RunState.HALTED)
+    assert own_configs(run.cluster) == in_force
+    assert len(run.view.pending_keys()) == sum(map(len, in_force.values()))
+    sweep(run)
+    assert own_configs(run.cluster) == {}
+
+
+@pytest.mark.parametrize("away_seconds", [20, 600, 3 * 86_400])
+def test_a_broker_that_froze_within_a_call_leaves_nothing_whenever_it_wakes(
+    tmp_path: Path, away_seconds: int
+) -> None:
+    run = a_run(tmp_path, FIRST, SECOND)
+    driver = opened(run.driver())
+    run.cluster.freeze_broker(4)
+    run.cluster.advance(driver.step() or 0)
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError):
+        run.repeat(driver.step)
+    assert run.end(driver) in (RunState.CANCELLED, RunState.HALTED)
+    run.cluster.advance(away_seconds)
+    sweep(run)
+    run.cluster.thaw_broker(4)
+    run.cluster.advance(30)
+    sweep(run)
+    assert own_configs(run.cluster) == {}
+    assert not run.view.pending_keys()

@@ -20,6 +20,7 @@ from tests.support.command_line import (
 from tests.support.decisions import BOB
 from tests.support.ledger_view import LedgerView, let_two_hours_pass
 from tests.support.pictures import ON_TWO_BROKERS, simulated
+from tests.support.runs import own_configs
 
 YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
 FIRST, SECOND = (TopicPartition("orders", number) for number in (0, 1))
@@ -185,6 +186,28 @@ def test_a_cancelled_move_is_where_it_was_so_undo_moves_nothing(
     assert (typed.code, back) == (1, {})
     assert "is left to undo: orders-0 is where it was before" in " ".join(typed.err.split())
     assert not (shell.folder / "back.json").exists()
+
+
+def test_a_plan_that_was_cancelled_and_undone_runs_again_and_is_undone_again(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    before = {tp: partition.replicas for tp, partition in kafka.partitions.items()}
+    path = imported(shell, "a", {0: (3, 2), 1: (3, 2), 2: (3, 2)})
+    kafka.partitions[SECOND].size_bytes = 3_000_000_000
+    interrupted(shell, kafka, path)
+    kafka.advance(150)
+    cancelled(shell, path)
+    kafka.partitions[SECOND].size_bytes = 30_000_000
+    assert undone(shell, path)[1].keys() == {0, 2}
+    executed(shell, shell.folder / "back.json")
+    assert {tp: partition.replicas for tp, partition in kafka.partitions.items()} == before
+    assert shell.type("propose", path).code == 0
+    executed(shell, path)
+    assert undone(shell, path)[1] == {0: [1, 2], 1: [1, 2], 2: [1, 2]}
+    executed(shell, shell.folder / "back.json")
+    assert {tp: partition.replicas for tp, partition in kafka.partitions.items()} == before
+    assert own_configs(kafka) == {}
+    assert shell.type("watch", "--cluster", "demo").code == 0
 
 
 # -- what another run has moved since
