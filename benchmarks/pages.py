@@ -44,7 +44,7 @@ from counterpoise.installation import Installation
 from counterpoise.ledger.schema import events, runs
 from counterpoise.model.balance import LeaderBalance
 from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding, to_json
-from counterpoise.model.fleet_document import ClusterState
+from counterpoise.model.fleet_document import ClusterState, fleet_json
 from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook, Trace
 from counterpoise.model.plan import BrokerFigure, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
@@ -191,7 +191,7 @@ def write_reports(
     write = installation.archive.write_report
     small = replace(large, series=large.series[-50:])
     states = [_state(name, number, small) for number, name in enumerate(names)]
-    write("fleet.json", reporting.fleet_json(fleet(map(fleet_entry, states), as_of=now)))
+    write("fleet.json", fleet_json(fleet(map(fleet_entry, states), as_of=now)))
     wanted = next(iter(wanted_goals(large, BalancePolicy())), None)
     found = states[0].load
     html = reporting.leader_balance_report(large, wanted=wanted, load=found)

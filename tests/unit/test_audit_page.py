@@ -79,10 +79,10 @@ def test_the_worst_comes_first_with_its_words_and_rows() -> None:
             found("calm", Severity.UNKNOWN),
         )
     )
-    assert "1 critical finding, 1 warning." in shown.text
+    assert "1 critical finding, 1 warning, 1 not known." in shown.text
     at = [
         shown.text.index(words)
-        for words in ("seen at topic orders", "seen at broker 4", "seen at cluster")
+        for words in ("Seen at topic orders", "Seen at broker 4", "Seen at cluster")
     ]
     assert at == sorted(at)
     for words in (
@@ -94,13 +94,15 @@ def test_the_worst_comes_first_with_its_words_and_rows() -> None:
         "none",
     ):
         assert words in shown.text
-    assert "Checked without findings: 1 rule A full disk" in shown.text
+    assert "1 rule without a finding A full disk" in shown.text
 
 
 def test_nothing_found_is_said() -> None:
     shown = page(report())
-    assert "Nothing critical, and no warnings." in shown.text
-    assert "this is the first audit" in shown.text
+    assert "demo No findings" in shown.text
+    assert "Nothing was found." in shown.text
+    cannot = page(report(unknown={"bad": "groups: denied"}))
+    assert "demo Not known" in cannot.text, "what is not known is never shown as healthy"
 
 
 def test_what_changed() -> None:
@@ -112,49 +114,57 @@ def test_what_changed() -> None:
         previous_at=NOW - DAY,
     )
     shown = page(given)
-    assert re.search(
-        r"Since 2026-11-21 12:00:00 UTC new One replica: topic a resolved A full disk: broker 9",
-        shown.text,
-    )
+    assert "Since the audit before: 1 new, 1 gone." in shown.text
+    assert "1 finding is gone A full disk: broker 9" in shown.text
+    marked = r"Critical Seen at topic a .* new Warning Seen at broker 4 .* for 1\sd "
+    assert re.search(marked, shown.text)
     same = page(replace(given, findings=(found("idle", Severity.WARNING),), resolved=()))
-    assert "New, resolved 1, 1 since 2026-11-21 12:00:00 UTC" in shown.text
-    assert "Nothing is new, and nothing is resolved." in same.text
+    assert "Since the audit before: 0 new, 0 gone." in same.text
 
 
 def test_findings_of_one_rule_stand_together_and_most_of_many_are_folded() -> None:
     many = [found("bad", Severity.CRITICAL, f"topic t{number}") for number in range(7)]
     shown = page(report(*many))
     assert shown.text.count("It is lost.") == 1
-    assert "2 more topic t5" in shown.text
-    assert "or change its thresholds" not in shown.text, "the rule has no thresholds"
+    assert "One replica, 7 topics: t0, t1, t2, t3, t4 and 2 more" in shown.text
+    assert "What to do, and all 7" in shown.text
+    assert shown.text.count("Seen at topic t") == 7
+    assert "and thresholds" not in shown.text, "the rule has no thresholds"
     assert 'subjects: ["topic t0", "topic t1"' in shown.text
 
 
 def test_waived_findings_are_folded_with_their_reasons_and_count_nowhere() -> None:
     waiver = Waiver("bad", "scratch data", ("topic *",), NOW + DAY)
     shown = page(report(found("bad", Severity.CRITICAL, "topic a", waived_by=waiver)))
-    assert "Nothing critical, and no warnings." in shown.text
-    assert "Waived 1 known, with a reason" in shown.text
-    assert "Waived: 1" in shown.text
+    assert "Nothing was found." in shown.text
+    assert "1 finding is waived" in shown.text
     unused = Waiver("calm", "it was noisy once", ("topic a",))
     assert "calm for topic a: it was noisy once" in page(report(unused_waivers=(unused,))).text
-    assert "scratch data 2026-11-23 12:00:00 UTC" in shown.text
+    assert "Waived until 2026-11-23 12:00 UTC: “scratch data”." in shown.text
 
 
-def test_a_wanted_plan_links_to_the_dag_and_names_the_command() -> None:
+def links_of(shown: Page) -> dict[str | None, dict[str, str | None]]:
+    return {attributes["href"]: attributes for tag, attributes in shown.elements if tag == "a"}
+
+
+def test_a_wanted_plan_opens_its_form_filled_in_and_names_the_command() -> None:
     plan = WantedPlan(Goal.ADD_BROKERS, (4, 5))
-    shown = page(report(found("idle", Severity.WARNING, "broker 4", plan=plan)))
-    (link,) = [
-        attributes
-        for tag, attributes in shown.elements
-        if tag == "a" and "kafka_rebalance" in str(attributes["href"])
-    ]
-    assert link["href"] == "../../../dags/kafka_rebalance", "from <prefix>/reports/demo/audit.html"
-    assert link["target"] == "_top", "Airflow is not opened inside Airflow"
-    assert "Cluster demo Goal add-brokers Brokers 4, 5" in shown.text
-    (pasted,) = re.findall(r'\{"cluster".*?\}', shown.text)
-    assert json.loads(pasted) == {"cluster": "demo", "goal": "add-brokers", "broker_ids": [4, 5]}
+    seen = AuditView.of(report(found("idle", Severity.WARNING, "broker 4", plan=plan)), TEXTS)
+    shown = Page(audit_html(seen, in_store=True))
+    assert "../../clusters/demo/plan?goal=add-brokers&broker_ids=4%2C+5" in links_of(shown)
     assert "counterpoise plan --cluster demo --goal add-brokers --brokers 4,5" in shown.text
+
+
+def test_a_page_leads_back_where_it_lies_in_the_store_and_nowhere_elsewhere() -> None:
+    plan = WantedPlan(Goal.ADD_BROKERS, (4, 5))
+    seen = AuditView.of(report(found("idle", Severity.WARNING, "broker 4", plan=plan)), TEXTS)
+    in_store = Page(audit_html(seen, in_store=True))
+    assert {"../../fleet", "../../clusters/demo/findings"} < links_of(in_store).keys()
+    elsewhere = Page(audit_html(seen))
+    assert links_of(elsewhere).keys() == {"#content", "https://kafka.apache.org/#x"}
+    for shown in (in_store, elsewhere):
+        assert "Audit of demo · Counterpoise" in shown.text
+        assert shown.tags.isdisjoint({"script", "form"})
 
 
 def test_plans_that_differ_in_topics_alone_are_one_line_below_the_first_that_wants_them() -> None:
@@ -165,8 +175,8 @@ def test_plans_that_differ_in_topics_alone_are_one_line_below_the_first_that_wan
     shown = page(report(wanted("bad", "b"), wanted("bad", "a"), wanted("idle", "c")))
     (line,) = re.findall(r"counterpoise plan .*?\.json", shown.text)
     assert "--topics a,b,c --replication-factor 3" in line
-    assert shown.text.index("seen at topic a") < shown.text.index(line)
-    assert shown.text.index(line) < shown.text.index("seen at topic c")
+    assert shown.text.index("One replica, 2 topics: b, a") < shown.text.index(line)
+    assert shown.text.index(line) < shown.text.index("Seen at topic c")
 
 
 def test_a_plan_of_more_topics_than_an_address_can_have_is_a_command_alone() -> None:
@@ -208,11 +218,9 @@ def test_the_json_has_the_findings_and_the_texts_of_their_rules() -> None:
     assert set(document["rules"]) == {"bad", "calm"}
 
 
-@pytest.mark.parametrize(("checks", "shown"), [(None, False), ("data-docs/index.html", True)])
-def test_checks_of_the_data_are_linked_where_there_are_some(
-    checks: str | None, shown: bool
-) -> None:
-    found_page = Page(audit_html(AuditView.of(report(), TEXTS), data_checks=checks))
+@pytest.mark.parametrize(("checks", "shown"), [("", False), ("data-docs/index.html", True)])
+def test_checks_of_the_data_are_linked_where_there_are_some(checks: str, shown: bool) -> None:
+    found_page = Page(audit_html(AuditView.of(report(), TEXTS), checks=checks))
     assert (("a", {"href": checks}) in found_page.elements) is shown
 
 
@@ -228,4 +236,7 @@ def test_what_follows_from_a_cause_stands_in_its_card() -> None:
     ]
     shown = page(report(found("broker-fenced", Severity.CRITICAL, "broker 2"), *consequences))
     assert "1 critical finding." in shown.text
-    assert "One replica: 7 topics: t-0, t-1, t-2, t-3, t-4 and 2 more" in shown.text
+    assert "1 finding follows from it" in shown.text
+    assert "One replica, 7 topics: t-0, t-1, t-2, t-3, t-4 and 2 more" in shown.text
+    assert "What to do, and 5 of 7" in shown.text
+    assert shown.text.count("Seen at topic t-") == 5

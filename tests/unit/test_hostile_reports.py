@@ -10,11 +10,12 @@ from html import unescape
 import pytest
 
 from counterpoise.model.balance import Flapping, FlappingPartition
+from counterpoise.model.fleet_document import fleet_json
 from counterpoise.model.safe_text import SafeLogger, safe_logger
 from counterpoise.reporting.balance_document import leader_balance_json
-from counterpoise.reporting.fleet_page import fleet_json, fleet_report
 from counterpoise.reporting.leader_balance import leader_balance_report
 from counterpoise.views.audit import AuditView, audit_html, audit_json
+from counterpoise.views.pages import fleet_copy
 from tests.support import hostile
 from tests.support.hostile import HOSTILE, MARK
 from tests.unit import test_audit_page, test_load_pages, test_reporting
@@ -46,8 +47,9 @@ def test_documents_of_a_balance() -> None:
 
 def test_an_audit_in_every_form() -> None:
     report = test_audit_page.hostile()
-    html = audit_html(AuditView.of(report, test_audit_page.TEXTS))
-    hostile.check_html(html)
+    for in_store in (False, True):
+        html = audit_html(AuditView.of(report, test_audit_page.TEXTS), in_store=in_store)
+        hostile.check_html(html)
     hostile.check_json(audit_json(AuditView.of(report, test_audit_page.TEXTS)))
     assert MARK in html
 
@@ -57,7 +59,7 @@ def test_a_fleet_in_every_form() -> None:
     assert bad.load is not None
     load = test_load_pages.hostile(bad.load)
     fleet = test_load_pages.fleet_of(bad)
-    hostile.check_html(fleet_report(fleet))
+    hostile.check_html(fleet_copy(fleet))
     hostile.check_json(fleet_json(fleet))
     hostile.check_html(test_load_pages.section(load))
 

@@ -13,13 +13,12 @@ from counterpoise.analysis import fleet, fleet_entry
 from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger
 from counterpoise.model.finding import FORMAT
-from counterpoise.model.fleet_document import ClusterState
+from counterpoise.model.fleet_document import ClusterState, fleet_json
 from counterpoise.model.metric import EVENNESS, METRICS, Sample, exposition
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import Progress, RunState
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.planning import make_plan
-from counterpoise.reporting import fleet_json
 from counterpoise.services import audits, snapshots
 from tests.support.audits import connectivity, healthy, snapshot_of
 from tests.support.installations import installation_over

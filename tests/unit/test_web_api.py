@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from counterpoise.analysis.fleets import fleet, fleet_entry
-from counterpoise.model.fleet_document import ClusterState
+from counterpoise.model.fleet_document import ClusterState, fleet_json
 from counterpoise.model.json_values import iso_time
 from counterpoise.reporting.balance_document import leader_balance_json
-from counterpoise.reporting.fleet_page import fleet_json
 from tests.support import hostile
 from tests.support.pages import Pages
 from tests.unit.test_fleet import balance, load

@@ -11,11 +11,10 @@ from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster_failure import FailureKind
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
-from counterpoise.model.fleet_document import ClusterState
+from counterpoise.model.fleet_document import ClusterState, fleet_json
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
 from counterpoise.model.severity import Severity
-from counterpoise.reporting.fleet_page import fleet_json
 from counterpoise.services import requests
 from counterpoise.services import runs as plans
 from counterpoise.views.audit import AuditView, audit_json

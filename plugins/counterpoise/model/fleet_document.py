@@ -7,7 +7,7 @@ The pages of all clusters are drawn from entries, whether these were just made o
 """
 
 from dataclasses import asdict, dataclass, fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
@@ -154,6 +154,18 @@ def document_of(entry: FleetEntry) -> dict[str, Any]:
         "left_out": list(map(asdict, entry.left_out)),
         "findings": list(map(asdict, entry.concerns)),
     }
+
+
+def fleet_json(fleet: FleetDocument) -> str:
+    """Return one JSON object with sorted keys: bytes, bytes per second, seconds, shares 0 to 1;
+    null is not known.
+    """
+    document = {
+        "format": FORMAT,
+        "as_of": fleet.as_of.astimezone(UTC).isoformat(),
+        "clusters": list(map(document_of, fleet.clusters)),
+    }
+    return for_json(document, indent=1) + "\n"
 
 
 def _trace(trace: Trace) -> dict[str, Any]:

@@ -9,12 +9,9 @@ values, same text: no clock is read.
 """
 
 from counterpoise.reporting.balance_document import leader_balance_json
-from counterpoise.reporting.fleet_page import fleet_json, fleet_report
 from counterpoise.reporting.leader_balance import leader_balance_report
 
 __all__ = [
-    "fleet_json",
-    "fleet_report",
     "leader_balance_json",
     "leader_balance_report",
 ]

@@ -15,7 +15,6 @@ from markupsafe import Markup
 
 from counterpoise.model.safe_text import one_line, without_control_characters
 from counterpoise.model.words import capitalized, join_ids, pluralize
-from counterpoise.reporting import small
 from counterpoise.units import (
     format_bytes,
     format_count,
@@ -50,7 +49,6 @@ def environment(*folders: Path) -> Environment:
         keep_trailing_newline=True,
         finalize=_without_control_characters,
     )
-    made.globals["small"] = small
     made.filters |= {
         "bytes": format_bytes,
         "rate": format_rate,

@@ -448,10 +448,10 @@ def audit_view(
 
 def _write_pages(installation: Installation, report: AuditReport) -> None:
     cluster = report.cluster
-    docs = f"{DATA_DOCS}/index.html" if installation.archive.has_data_docs(cluster) else None
+    checks = f"{DATA_DOCS}/index.html" if installation.archive.has_data_docs(cluster) else ""
     policy = installation.cluster(cluster).policy.audit
     seen = audit_view(report, policy, installation.cluster_words(cluster))
-    page = audit_html(seen, data_checks=docs)
+    page = audit_html(seen, in_store=True, checks=checks)
     pages = {
         audit_report_name(cluster, report.audited_at.date()): page,
         audit_report_name(cluster, suffix="json"): audit_json(seen),

@@ -18,7 +18,7 @@ from counterpoise.errors import CounterpoiseError, RefusedError, StoreError, lis
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeftOut, PlanSize
 from counterpoise.model.files import StoredFile
-from counterpoise.model.fleet_document import ClusterState, FleetEntry
+from counterpoise.model.fleet_document import ClusterState, FleetEntry, fleet_json
 from counterpoise.model.movement import busiest_link_bytes
 from counterpoise.model.request import RebalanceRequest
 from counterpoise.model.run import ENDED_STATES, Run
@@ -34,6 +34,7 @@ from counterpoise.services.figures import (
 from counterpoise.services.kept_empty import plan_for
 from counterpoise.services.proposals import nothing_to_ask, why_nothing_is_proposed
 from counterpoise.services.viewers import Viewing
+from counterpoise.views.pages import fleet_copy
 
 _LOGGER = safe_logger(__name__)
 
@@ -210,8 +211,8 @@ def report_fleet(installation: Installation) -> FleetReport:
         ]
     fleet = analysis.fleet(entries, as_of=installation.clock())
     write = installation.archive.write_report
-    write(fleet_report_name(suffix="json"), reporting.fleet_json(fleet))
-    return FleetReport(write(fleet_report_name(), reporting.fleet_report(fleet)), failures)
+    write(fleet_report_name(suffix="json"), fleet_json(fleet))
+    return FleetReport(write(fleet_report_name(), fleet_copy(fleet)), failures)
 
 
 def _fleet_entry(

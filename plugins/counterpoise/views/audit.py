@@ -5,9 +5,7 @@
     seen.shown(seen.groups[0].plans[0]).command
     audit_html(seen), audit_json(seen)
 
-Limits: a stored report is served below any address, and knows of no form of ours: its link opens
-the Dag `kafka_rebalance`, and what to paste into the form ("Advanced Options") stands beside it,
-since Airflow 3.3 has no address that opens the form of a Dag, or fills it in.
+Limits: a page that `audit --out` writes lies anywhere, so it leads to no other page of ours.
 """
 
 import json
@@ -17,8 +15,7 @@ from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 from counterpoise.model.finding import AuditReport, RuleText, WantedPlan, to_json
-from counterpoise.model.finding_groups import NO_TEXT, URGENT, FindingGroup, groups_of
-from counterpoise.model.request import CLUSTER_FIELD, CLUSTER_TITLE, FORM_TITLES
+from counterpoise.model.finding_groups import NO_TEXT, FindingGroup, groups_of
 from counterpoise.model.safe_text import for_json
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
@@ -26,13 +23,14 @@ from counterpoise.reporting.html import render
 from counterpoise.reporting.policy_lines import policy_lines
 
 _MAX_QUERY: Final = 8_000
-_SEVERITY_WORDS: Final[Mapping[Severity, str]] = {
-    Severity.CRITICAL: "critical",
-    Severity.WARNING: "warning",
-    Severity.INFO: "info",
-    Severity.UNKNOWN: "not known",
+# Colour, icon and word of a finding.
+SEVERITIES: Final[Mapping[Severity, tuple[str, str, str]]] = {
+    Severity.CRITICAL: ("bad", "stop", "Critical"),
+    Severity.WARNING: ("warn", "warn", "Warning"),
+    Severity.INFO: ("calm", "info", "Info"),
+    Severity.UNKNOWN: ("calm", "info", "Not known"),
 }
-_DAG_PAGE: Final = "../../../dags/kafka_rebalance"  # from <prefix>/reports/<cluster>/audit.html
+_COUNTED: Final = {Severity.CRITICAL: "critical finding", Severity.WARNING: "warning"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +38,6 @@ class PlanLink:
     """How to start the plan that would help."""
 
     query: str  # of our form, which then is filled in; "" of more topics than an address can have
-    href: str
-    fill_in: tuple[tuple[str, str], ...]  # field of the form, value
-    configuration: str  # the same as JSON
     command: str
 
 
@@ -64,12 +59,24 @@ class AuditView:
         return cls(report, texts, words, groups_of(report, texts))
 
     @property
-    def verdict(self) -> str:
-        return verdict(self.report)
+    def verdict(self) -> tuple[str, str, str]:
+        """Return colour, icon and word of the worst that was found."""
+        worst = self.report.worst or (Severity.UNKNOWN if self.report.unknown else None)
+        return SEVERITIES[worst] if worst else ("ok", "check", "No findings")
 
     @property
-    def is_well(self) -> bool:
-        return self.report.worst not in URGENT
+    def counts_in_words(self) -> str:
+        """Return `1 critical finding, 3 warnings, 2 for your information`."""
+        counts = self.report.open_counts
+        info, unknown = counts[Severity.INFO], counts[Severity.UNKNOWN]
+        parts = [pluralize(counts[one], word) for one, word in _COUNTED.items() if counts[one]]
+        parts += [f"{info} for your information"] if info else []
+        parts += [f"{unknown} not known"] if unknown else []
+        return ", ".join(parts) or "Nothing was found"
+
+    @staticmethod
+    def words_of(severity: Severity) -> tuple[str, str, str]:
+        return SEVERITIES[severity]
 
     @property
     def passed(self) -> tuple[str, ...]:
@@ -84,46 +91,17 @@ class AuditView:
         return policy_lines(group.rule, group.subjects, group.text.thresholds)
 
     def shown(self, plan: WantedPlan) -> PlanLink:
-        request = {CLUSTER_FIELD: self.report.cluster, **plan.rebalance_request}
-        titles = {CLUSTER_FIELD: CLUSTER_TITLE, **FORM_TITLES}
         fields = {name: _in_one_line(value) for name, value in plan.rebalance_request.items()}
         query = urlencode(fields)
-        return PlanLink(
-            query if len(query) <= _MAX_QUERY else "",
-            _DAG_PAGE,
-            tuple((titles[name], _to_type(value)) for name, value in request.items()),
-            json.dumps(request),
-            plan.command(self.cluster_words),
-        )
+        return PlanLink(query if len(query) <= _MAX_QUERY else "", plan.command(self.cluster_words))
 
 
-def verdict(report: AuditReport) -> str:
-    """Return `2 critical findings, 5 warnings`, without what is waived."""
-    return urgent_in_words(report.open_counts) or "Nothing critical, and no warnings"
+def audit_html(seen: AuditView, *, in_store: bool = False, checks: str = "") -> str:
+    """Return one self-contained page; one that lies in the store leads to the cluster's page.
 
-
-def plural_counts(report: AuditReport) -> str:
-    """Return `1 critical finding, 3 warnings, 2 for your information`."""
-    counts = report.open_counts
-    info, unknown = counts[Severity.INFO], counts[Severity.UNKNOWN]
-    parts = [urgent_in_words(counts)]
-    parts += [f"{info} for your information"] if info else []
-    parts += [f"{unknown} not known"] if unknown else []
-    return ", ".join(filter(None, parts)) or "Nothing was found"
-
-
-def urgent_in_words(counts: Mapping[Severity, int]) -> str:
-    words = {Severity.CRITICAL: "critical finding", Severity.WARNING: "warning"}
-    found = [pluralize(counts[one], word) for one, word in words.items() if counts.get(one)]
-    return ", ".join(found)
-
-
-def audit_html(seen: AuditView, *, data_checks: str | None = None) -> str:
-    """Return one self-contained page.
-
-    `data_checks` is the path of the checks of the data, relative to the page; None: there are none.
+    `checks` is the path of the checks of the data, relative to the page; "": there are none.
     """
-    return render("audit.html", audit=seen, words=_SEVERITY_WORDS, data_checks=data_checks)
+    return render("audit_copy.html", audit=seen, in_store=in_store, checks=checks)
 
 
 def audit_json(seen: AuditView) -> str:
@@ -138,11 +116,3 @@ def audit_json(seen: AuditView) -> str:
 def _in_one_line(value: object) -> str:
     """Return what our form takes: the parts of a list with commas between them."""
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _to_type(value: object) -> str:
-    """Return what to type into a field: ids in one line, texts one a line."""
-    if not isinstance(value, list):
-        return str(value)
-    separator = "\n" if all(isinstance(part, str) for part in value) else ", "
-    return separator.join(map(str, value))

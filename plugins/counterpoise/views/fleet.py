@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from counterpoise.model.cluster_failure import ClusterFailure, FailureKind
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.finding import AuditPoint, AuditReport
-from counterpoise.model.fleet_document import Concern, FleetEntry, document_of
+from counterpoise.model.fleet_document import Concern, FleetDocument, FleetEntry, document_of
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import capitalized
@@ -218,6 +218,17 @@ class FleetView(Struct, frozen=True, kw_only=True):
     freezes: tuple[FreezeView, ...]
     ledger_away: str = ""  # what is not known, and why; "": the ledger was read
 
+    @classmethod
+    def of(cls, document: FleetDocument) -> Self:
+        """Return what an analysis alone knows: no failures, audits, runs and freezes."""
+        return cls(
+            analysed_at=document.as_of,
+            rows=in_order(list(map(_row_of, document.clusters))),
+            waiting=(),
+            runs=(),
+            freezes=(),
+        )
+
     @property
     def waiting_first(self) -> tuple[WaitingRunView, ...]:
         """Return the plans that are shown, those that the viewer may answer first."""
@@ -258,6 +269,22 @@ class FleetView(Struct, frozen=True, kw_only=True):
             "freezes": as_document(self.freezes),
             "ledger_away": self.ledger_away or None,
         }
+
+
+def _row_of(entry: FleetEntry) -> FleetRow:
+    worst, *others = conditions(entry)
+    return FleetRow(
+        cluster=entry.cluster,
+        condition=worst,
+        others=tuple(others),
+        entry=entry,
+        failure=None,
+        audit=None,
+        unreadable_audit=None,
+        is_waiting=False,
+        is_moving=False,
+        is_frozen=False,
+    )
 
 
 def _sorted(rows: list[FleetRow], query: FleetQuery) -> list[FleetRow]:

@@ -2,10 +2,13 @@
 
 run_copy(seen)                  # the page of a run that has ended
 no_moves_page(plan, view)       # why a plan moves nothing; no run was opened for it
+fleet_copy(document)            # all clusters, the worst first
 """
 
+from counterpoise.model.fleet_document import FleetDocument
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.reporting.html import render
+from counterpoise.views.fleet import FleetView
 from counterpoise.views.plan import LargestMoves, PlanView
 from counterpoise.views.workspace import MOVES_IN_COPY, RunWorkspace, plan_charts
 
@@ -18,3 +21,8 @@ def run_copy(seen: RunWorkspace) -> str:
 def no_moves_page(plan: RebalancePlan, view: PlanView) -> str:
     """Return why nothing needs to move, and how the cluster is."""
     return render("no_moves.html", view=view, charts=plan_charts(plan.figures, {}))
+
+
+def fleet_copy(document: FleetDocument) -> str:
+    """Return all clusters as an analysis has them, each with a link to its stored report."""
+    return render("fleet_copy.html", fleet=FleetView.of(document))

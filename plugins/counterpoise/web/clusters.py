@@ -13,11 +13,10 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 
 from counterpoise.archive import audit_report_name, report_title
-from counterpoise.model.severity import Severity
 from counterpoise.services.audits import audit_points, audit_view, newest_audit
 from counterpoise.services.fleet import balance_document, cluster, cluster_head
 from counterpoise.services.viewers import Viewer, Viewing
-from counterpoise.views.audit import plural_counts
+from counterpoise.views.audit import SEVERITIES
 from counterpoise.views.cluster import ClusterHead, ClusterView, Overview
 from counterpoise.views.fleet import AuditPointView
 from counterpoise.web.airflow_links import dag_run_link
@@ -35,13 +34,6 @@ _TABS: Final = {
     "Settings": "/settings",
 }
 _FINDINGS_SHOWN: Final = 3  # on the overview, and runs too
-# In a finding: whether it is urgent, and its word.
-SEVERITIES: Final = {
-    Severity.CRITICAL: ("bad", "stop", "Critical"),
-    Severity.WARNING: ("warn", "warn", "Warning"),
-    Severity.INFO: ("calm", "info", "Info"),
-    Severity.UNKNOWN: ("calm", "info", "Not known"),
-}
 STATES: Final = {
     "proposed": ("warn", "clock", "Proposed"),
     "approved": ("calm", "clock", "Approved"),
@@ -122,7 +114,6 @@ def cluster_routes(open_installation: OpenInstallation) -> APIRouter:
             "Findings",
             "cluster_findings.html",
             audit=audit,
-            counts=plural_counts(newest.report) if newest.report else "",
             has_docs=has_docs,
             now=now,
         )
