@@ -2,10 +2,12 @@
 print units.
 """
 
+import base64
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
@@ -24,6 +26,9 @@ from counterpoise.units import (
 )
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
+# In a page of the store, whose policy allows this very text by its hash and no other style.
+_STYLE: Final = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+_STYLE_HASH: Final = base64.b64encode(sha256(_STYLE.encode()).digest()).decode()
 _NUMBER_AND_UNIT: Final = re.compile(r"(?<=\d) (?=(?:[kMGT]?B(?:/s)?|d|h|min|s|%|×)(?!\w))")
 _PAGES_BESIDE: Final = 2  # the page that is shown, and the first and the last
 
@@ -69,7 +74,12 @@ def environment(*folders: Path) -> Environment:
         "capitalized": capitalized,
         "short_duration": short_duration,
     }
-    made.globals |= {"address": address, "page_links": page_links}
+    made.globals |= {
+        "address": address,
+        "page_links": page_links,
+        "style": Markup(_STYLE),
+        "style_hash": f"sha256-{_STYLE_HASH}",
+    }
     return made
 
 

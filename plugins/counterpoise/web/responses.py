@@ -53,7 +53,8 @@ _PAGE_POLICY: Final = (
     f"{_SANDBOX} allow-scripts allow-forms"
 )
 _NO_PAGE_POLICY: Final = f"{_ANY_POLICY}; form-action 'none'; {_SANDBOX}"
-# For what lies in the store.
+# For what lies in the store: pages with their style, which their own policy names by its hash, and
+# Data Docs, which have styles everywhere.
 STORED_POLICY: Final = f"{_ANY_POLICY}; style-src 'unsafe-inline'; form-action 'none'; {_SANDBOX}"
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
