@@ -115,6 +115,13 @@ def test_each_finding_leads_to_its_waiver(pages: Pages) -> None:
             WantedPlan(Goal.REPLICATION_FACTOR, topics=("a&b", "orders"), replication_factor=3),
             ('name="topics" value="a&amp;b, orders"', 'name="replication_factor" value="3"'),
         ),
+        (
+            WantedPlan(Goal.RELIEF, below_percent=85),
+            (
+                'value="relief" data-fields="below_percent max_bytes" checked',
+                'name="below_percent" value="85"',
+            ),
+        ),
         (WantedPlan(Goal.LEADERS), ('value="leaders" data-fields="" checked',)),
     ],
 )

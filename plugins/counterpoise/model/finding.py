@@ -34,6 +34,7 @@ class WantedPlan:
     broker_ids: tuple[int, ...] = ()
     topics: tuple[str, ...] = ()  # only these; empty: all
     replication_factor: int | None = None  # of the goal of that name
+    below_percent: int | None = None  # of the goal relief: how full disks may be
 
     @property
     def rebalance_request(self) -> Mapping[str, object]:
@@ -43,6 +44,7 @@ class WantedPlan:
             "broker_ids": list(self.broker_ids),
             "topics": list(self.topics),
             "replication_factor": self.replication_factor,
+            "below_percent": self.below_percent,
         }
         return {name: value for name, value in values.items() if value}
 
@@ -58,6 +60,8 @@ class WantedPlan:
             words += ["--topics", ",".join(self.topics)]
         if self.replication_factor is not None:
             words += ["--replication-factor", str(self.replication_factor)]
+        if self.below_percent is not None:
+            words += ["--below", f"{self.below_percent}%"]
         words += ["--out", f"{self._file_name}.json"]
         return " ".join(map(shell_word, words))
 

@@ -209,6 +209,7 @@ def _outlook(snapshot: ClusterSnapshot, wanted: WantedPlan, facts: AuditFacts) -
         wanted.broker_ids,
         scope=Scope(topics=wanted.topics),
         replication_factor=wanted.replication_factor,
+        below_percent=wanted.below_percent,
     )
     try:
         return PlanOutlook(plan_without(facts.kept_empty, snapshot, request, facts.policy))

@@ -4,16 +4,18 @@ there.
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from counterpoise.audit.auditing import find
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.planned import wanted_plans
 from counterpoise.model.constraints import Constraints
-from counterpoise.model.finding import Finding
+from counterpoise.model.finding import Finding, WantedPlan
 from counterpoise.model.policy import AuditPolicy, BalancePolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
+from counterpoise.model.tables import LOG_DIRS
 from counterpoise.services.audits import findings_of
 from tests.support.audits import HEALTHY, facts, healthy
 
@@ -65,6 +67,28 @@ def test_what_no_plan_can_mend_stands_without_one() -> None:
     one = found(replace(given, policy=policy))[("replication-factor-1", "topic single")]
     assert (one.severity, one.plan) == (Severity.CRITICAL, None)
     assert "; no plan can be made now: " in one.summary
+
+
+def test_a_disk_that_is_nearly_full_is_relieved_with_the_fewest_bytes() -> None:
+    lines = [f"orders-{n}: 1 2 3 size={GB * 10}" for n in range(4)]
+    lines += [f"clicks-{n}: 1 4 3 size={GB * 10}" for n in range(2)]
+    given = facts(healthy("\n".join(lines), racks="1=a 2=b 3=c 4=b"))
+    nearly_full = {"total_bytes": 100 * GB, "usable_bytes": 10 * GB}
+    log_dirs = [
+        row | nearly_full if row["broker_id"] == 2 else row
+        for row in given.snapshot.log_dirs.to_pylist()
+    ]
+    tables = {
+        **given.snapshot.tables,
+        "log_dirs": pa.Table.from_pylist(log_dirs, schema=LOG_DIRS),
+    }
+    full = replace(given, snapshot=replace(given.snapshot, tables=tables))
+    one = found(full)[("disk-nearly-full", "broker 2")]
+    assert one.plan == WantedPlan(Goal.RELIEF, below_percent=85)
+    assert "; a plan copies 10.0 GB and changes 1 partition" in one.summary
+    assert one.plan.command(("--cluster", "demo")) == (
+        "counterpoise plan --cluster demo --goal relief --below 85% --out relief.json"
+    )
 
 
 def test_an_idle_broker_that_would_receive_nothing_is_not_reported() -> None:

@@ -264,7 +264,9 @@ def _forecast_row(forecast: DiskForecast) -> tuple[object, ...]:
     title="A disk is nearly full now",
     why="Records that arrive while a broker recovers, and replicas that a plan copies, need room "
     "that is not there; and a full log dir goes offline.",
-    how=_FREE_SPACE,
+    how="Make a plan with the goal relief: it copies the fewest bytes that bring the disk below "
+    "the limit, as far as other brokers have room. Or shorten the retention of the largest topics, "
+    "or add disk.",
     source=f"{_DOCUMENTED}diskandfs",
     severities={Severity.CRITICAL},
     thresholds={"critical_percent": 95},
@@ -292,7 +294,7 @@ def disk_nearly_full(facts: AuditFacts, *, critical_percent: int) -> Iterator[Ch
             f"{limit_percent} %",
             _disk_table(disks),
             fix=_shorten_largest_topics(facts, broker_id),
-            plan=WantedPlan(Goal.REBALANCE),
+            plan=WantedPlan(Goal.RELIEF, below_percent=limit_percent),
             severity=Severity.CRITICAL if is_critical else None,
         )
 
