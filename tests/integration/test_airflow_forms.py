@@ -202,4 +202,4 @@ def test_where_nothing_moves_the_task_says_why_and_links_to_the_figures(forms: F
     assert "nothing to move" in str(told)
     report = forms.client.get(forms.links(dag_run_id, "plan")["Report"])
     assert report.status_code == 200
-    assert "Nothing needs to move." in report.text
+    assert "Nothing needs to move" in report.text

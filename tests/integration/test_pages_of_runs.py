@@ -52,6 +52,10 @@ def send(
     return client.post(f"{PAGES}/{sent_to}", data=fields)
 
 
+def page_of(client: httpx.Client, run: Run) -> str:
+    return client.get(f"{PAGES}/{run.run_id}").text
+
+
 def plan_on(page: str) -> str:
     return page.partition('name="plan" value="')[2].partition('"')[0]
 
@@ -99,8 +103,8 @@ def check_who_may_answer(
     assert unusable.status_code == 422 and "no unit" in unusable.text
     of_requester = answer(bob, run, answer="approve", rate=SLOW, reason="mine")
     assert of_requester.status_code == 403
-    assert "not answer questions about them" in victor.get(f"{PAGES}/{run.run_id}").text
-    token = token_on(alice.get(f"{PAGES}/{run.run_id}").text)
+    assert "not answer questions about them" in page_of(victor, run)
+    token = token_on(page_of(alice, run))
     fields = {
         "form_token": token,
         "plan": run.fingerprint,
@@ -118,17 +122,15 @@ def check_who_may_answer(
 def check_steering(
     place: Place, run: Run, oscar: httpx.Client, alice: httpx.Client, victor: httpx.Client
 ) -> None:
+    moving = "<strong>Moving</strong>"
     page = until(
-        lambda: (
-            found.text if "receives" in (found := oscar.get(f"{PAGES}/{run.run_id}")).text else None
-        ),
-        "the page to show links",
+        lambda: found if moving in (found := page_of(oscar, run)) else None, "the run to move"
     )
-    assert "Running, " in page and "Pause" in page
-    assert "/requests/" not in victor.get(f"{PAGES}/{run.run_id}").text
+    assert "Pause" in page
+    assert "/requests/" not in page_of(victor, run)
     assert request(oscar, run, "pause", reason="load test").status_code == 303
     until(
-        lambda: "</bdi> paused it" in oscar.get(f"{PAGES}/{run.run_id}").text,
+        lambda: "</bdi> paused it" in page_of(oscar, run),
         "the run to be paused",
     )
     assert request(oscar, run, "resume", reason="over").status_code == 303
@@ -152,7 +154,7 @@ def test_a_no_on_the_page_ends_the_dag_run(place: Place) -> None:
         no = answer(alice, run, answer="reject", reason="not before the release")
         assert no.status_code == 303, no.text
         assert place.end_of(asked) == "success"
-        late = alice.get(f"{PAGES}/{run.run_id}").text
+        late = page_of(alice, run)
     assert "Rejected" in late and "not before the release" in late
     assert place.decisions(run) == [(Decision.REJECTED, "alice", run.fingerprint)]
 

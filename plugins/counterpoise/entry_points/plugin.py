@@ -20,7 +20,7 @@ _GROUP: Final = "airflow.plugins"
 _BASE_URL: Final = conf.get("api", "base_url", fallback="") or ""
 _ICON: Final = (  # that of our pages
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath "
-    "fill='%232f6fc4' d='M2 5h3v9H2zm4.5 0h3v9h-3zM11 5h3v9h-3zM1 2h14v1.5H1z'/%3E%3C/svg%3E"
+    "fill='%232167c2' d='M2 5h3v9H2zm4.5 0h3v9h-3zM11 5h3v9h-3zM1 2h14v1.5H1z'/%3E%3C/svg%3E"
 )
 
 
