@@ -11,10 +11,10 @@ from counterpoise.orchestration.links import page_url
 
 ROOT = Path(__file__).parents[2]
 LINKS = {
-    ("kafka_rebalance", "plan"): ["Plan", "Run", "Report", "Cluster"],
-    ("kafka_rebalance", "approve"): ["Plan", "Run"],
-    ("kafka_rebalance", "execute"): ["Run", "Plan"],
-    ("kafka_rebalance", "report"): ["Run", "Plan"],
+    ("kafka_rebalance", "plan"): ["Run", "Report", "Cluster"],
+    ("kafka_rebalance", "approve"): ["Run"],
+    ("kafka_rebalance", "execute"): ["Run"],
+    ("kafka_rebalance", "report"): ["Run"],
     ("kafka_audit", "audit"): ["Report", "Cluster"],
     ("kafka_leader_balance", "report_balance"): ["Report", "Cluster"],
     ("kafka_leader_balance", "report_fleet"): ["Report"],
