@@ -116,7 +116,7 @@ def clock(at: datetime) -> str:
 def age(at: datetime, now: datetime) -> str:
     """Return `12 min ago`."""
     seconds = max(0.0, (now - at).total_seconds())
-    return "now" if seconds < 1 else f"{short_duration(seconds)} ago"
+    return "just now" if seconds < 1 else f"{short_duration(seconds)} ago"
 
 
 def short_duration(seconds: float) -> str:
