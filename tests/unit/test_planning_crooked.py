@@ -165,6 +165,23 @@ def test_a_replica_larger_than_a_share_stays_and_the_others_share_what_is_left()
     assert max(others) <= 1.25 * min(others)
 
 
+def test_the_bound_beside_a_giant_is_what_the_others_miss_of_what_is_left() -> None:
+    text = with_a_giant()
+    held: Counter[int] = Counter()
+    for _, _, replicas, _, size_bytes, _ in text["partitions"]:
+        held.update(dict.fromkeys(replicas, size_bytes))
+    giants = text["partitions"][0][2]
+    others = [broker["id"] for broker in text["brokers"] if broker["id"] not in giants]
+    share = sum(held[broker] for broker in others) / len(others)
+    left = sum(held[broker] - (400 + 99) * GB for broker in giants)  # 99 of 1 GB stay beside it
+    missing = sum(max(0.0, 0.9 * (share + left / len(others)) - held[broker]) for broker in others)
+    plan = planned(text, Goal.REBALANCE)
+    assert plan.goal_bound is None
+    assert plan.lower_bound.bytes == pytest.approx(missing, rel=0.02)
+    assert plan.lower_bound.bytes <= plan.copied_bytes
+    assert any("t-0 of 400 GB is larger than a fair share" in note for note in plan.notes)
+
+
 @pytest.mark.parametrize(
     ("name", "goal", "broker_ids"),
     [

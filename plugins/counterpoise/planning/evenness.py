@@ -23,9 +23,9 @@ from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand, highest_share, units_misplaced
 from counterpoise.model.grouping import grouped
 from counterpoise.model.request import Goal, Scope
-from counterpoise.model.words import pluralize
+from counterpoise.model.words import pluralize, verb
 from counterpoise.planning.arrays import MIN_KNOWN_PERCENT, UNBOUNDED
-from counterpoise.planning.fair_shares import TopicShares, bytes_outside_band
+from counterpoise.planning.fair_shares import TopicShares, bytes_of_giants, bytes_outside_band
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.planning_result import PlanningResult, as_range
 from counterpoise.units import format_bytes
@@ -183,6 +183,27 @@ def shares_by_disk(result: PlanningResult) -> str:
     disks = cluster.disk_bytes[sharing]
     sizes = f"{format_bytes(int(disks.min()))} to {format_bytes(int(disks.max()))}"
     return f"shares of replicas and bytes are by disk, since disks differ ({sizes}): {shares}"
+
+
+def beside_giants(result: PlanningResult) -> str:
+    """Return which band can be reached where a replica is larger than a fair share."""
+    if not result.goal.evens_replicas:
+        return ""
+    percent = result.request.policy.bytes_tolerance_percent
+    giants = result.by_broker(lambda part: bytes_of_giants(part.after, part.roles, percent))
+    holders, others = np.flatnonzero(giants), result.roles.sharing & (giants == 0)
+    if not len(holders) or not others.any():
+        return ""
+    cluster, band = result.cluster, result.band
+    is_held = np.isin(result.after.replicas, holders).any(axis=1)
+    largest = int(np.where(is_held, cluster.size_bytes, -1).argmax())
+    lowest, highest = int(band.lowest[others].min()), int(band.highest[others].max())
+    return (
+        f"{cluster.name(largest)} of {format_bytes(int(cluster.size_bytes[largest]))} is larger "
+        f"than a fair share: {result.list_brokers(holders)} "
+        f"{verb(len(holders), 'holds', 'hold')} such replicas, and the band that the others can "
+        f"reach is {format_bytes(lowest)} to {format_bytes(highest)}"
+    )
 
 
 def _racks_not_repaired(result: PlanningResult) -> str:

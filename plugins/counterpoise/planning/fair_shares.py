@@ -289,6 +289,11 @@ def giants_in_bytes(placement: Placement, roles: Roles, tolerance_percent: int) 
     return _bytes_of(placement, roles, tolerance_percent).is_giant
 
 
+def bytes_of_giants(placement: Placement, roles: Roles, tolerance_percent: int) -> Ints:
+    """Return, per broker with a giant, the least bytes that it then has to hold; 0 for others."""
+    return _bytes_of(placement, roles, tolerance_percent).bottoms
+
+
 @dataclass(slots=True, eq=False)
 class _Shares:
     """The band of a load per broker, and the giants that make it another one.
@@ -296,11 +301,13 @@ class _Shares:
     A giant is a replica that is larger than the band of any broker without one. It fills its
     broker, and all others can only share what is left. Worked example: 8, 3, 1, 1, 4 and 2 GB on
     three brokers, 10 % tolerated: a share is 6.3 GB, so the replica of 8 GB has a broker of its
-    own, whose band is 7.2 to 8.8, and the other two share 11 GB: 4.95 to 6.05 each.
+    own. Each broker is to hold 2 replicas, so that one has 1 GB beside it: its band is 8.1 to 9.9,
+    and the other two share 10 GB: 4.5 to 5.5 each.
     """
 
     band: ByteBand
     is_giant: Flags  # per partition
+    bottoms: Ints  # per broker: a giant, and the smallest that can be beside it; 0 where none is
 
     @classmethod
     def of(
@@ -318,12 +325,14 @@ class _Shares:
             is_free = roles.sharing & (bottoms == 0)
             found = (weights > band.highest[is_free].max(initial=0)) & ~is_giant
             if not is_free.any() or not found.any():
-                return cls(band, is_giant)
+                return cls(band, is_giant, bottoms)
             is_giant |= found
+            beside = int(placement.counts[roles.sharing].sum()) // int(roles.sharing.sum()) - 1
+            smallest = int(np.sort(weights)[: max(0, beside)].sum())
             for partition in np.flatnonzero(found).tolist():
                 row = placement.replicas[partition]
                 held_by = row[row >= 0]
-                bottoms[held_by] = np.maximum(bottoms[held_by], weights[partition])
+                bottoms[held_by] = np.maximum(bottoms[held_by], weights[partition] + smallest)
 
 
 def _bytes_of(placement: Placement, roles: Roles, tolerance_percent: int) -> _Shares:

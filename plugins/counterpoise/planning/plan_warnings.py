@@ -21,6 +21,7 @@ from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.evenness import (
     EVENNESS_WARNINGS,
+    beside_giants,
     replicas_outside_sets,
     shares_by_disk,
     traffic_at_least,
@@ -319,6 +320,7 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
 NOTES: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _excluded,
     shares_by_disk,
+    beside_giants,
     traffic_at_least,
     _coordinators,
     _tiered,

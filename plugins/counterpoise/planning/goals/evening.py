@@ -32,6 +32,7 @@ from counterpoise.planning.fair_shares import (
     TopicShares,
     byte_band,
     count_targets,
+    giants_in_bytes,
     has_equal_shares,
     uneven_counts,
 )
@@ -269,7 +270,8 @@ def even_out(placement: Placement, roles: Roles, request: PlanRequest, max_count
     wanted = count_targets(placement, roles, max_counts)
     band = byte_band(placement, roles, request.policy.bytes_tolerance_percent)
     shares = TopicShares.of(placement, roles, wanted)
-    spread(placement, roles, wanted, band, shares)
+    is_giant = giants_in_bytes(placement, roles, request.policy.bytes_tolerance_percent)
+    spread(placement, roles, wanted, band, shares, is_pinned=is_giant)
     even_counts(placement, roles, request.policy, wanted)
 
 

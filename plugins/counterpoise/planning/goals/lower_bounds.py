@@ -32,7 +32,9 @@ Why no plan does with less:
   smaller one.
 - Bytes. The same with sizes for units; a destination has to reach (1 - tolerance) of its share, and
   a broker that holds more than (1 + tolerance) has to give the rest. Whole partitions only make it
-  more.
+  more. Where replicas are larger than a share, each fills its broker, and the others share what is
+  left. Any broker then has to reach the band of the others, whichever of them hold the large ones;
+  what has to be given is not counted, since a broker may get a large one instead.
 - Leaders. Partitions whose leader has to stay are fixed; the others are filled on top. With nothing
   fixed that is the mean, rounded down and up.
 - Broker sets. What stands outside of its set leaves its broker, and is part of what arrives.
@@ -52,6 +54,7 @@ from counterpoise.model.racks import RackBounds, spread_bounds
 from counterpoise.planning.fair_shares import (
     Weights,
     byte_weights,
+    bytes_of_giants,
     fill_racks,
     has_equal_shares,
     replica_weights,
@@ -116,8 +119,10 @@ def _evening_bound(result: PlanningResult) -> LowerBound:
     sizes, percent = result.cluster.size_bytes, result.request.policy.bytes_tolerance_percent
     of_replicas = replica_weights(result.cluster, result.roles)
     of_bytes = byte_weights(result.cluster, result.roles)
-    needed = _units_to_copy(result, np.ones_like(sizes), of_replicas, 0)
-    needed_bytes = _units_to_copy(result, sizes, of_bytes, percent)
+    no_giants = np.zeros(result.cluster.broker_count, dtype=np.int64)
+    giants = bytes_of_giants(result.before, result.roles, percent)
+    needed = _units_to_copy(result, np.ones_like(sizes), of_replicas, 0, no_giants)
+    needed_bytes = _units_to_copy(result, sizes, of_bytes, percent, giants)
     outside = np.minimum(result.before.count_on(result.roles.leaving), result.free_destinations)
     outside *= result.cluster.may_change
     return LowerBound(
@@ -128,11 +133,16 @@ def _evening_bound(result: PlanningResult) -> LowerBound:
 
 
 def _units_to_copy(
-    result: PlanningResult, units: Ints, weights: Weights | None, tolerance_percent: int
+    result: PlanningResult,
+    units: Ints,
+    weights: Weights | None,
+    tolerance_percent: int,
+    giants: Ints,
 ) -> int:
     """Return the units that have to arrive until the brokers that share are even.
 
-    `units` has one, or the bytes, of each partition.
+    `units` has one, or the bytes, of each partition; `giants` what a broker holds that is more than
+    a share, 0 where nothing is.
     """
     cluster, before, roles = result.cluster, result.before, result.roles
     if not roles.sharing.any():
@@ -145,13 +155,26 @@ def _units_to_copy(
     lower = np.where((roles.sharing & roles.sources) | roles.leaving, kept, loads)
     upper = np.where(roles.leaving, kept, loads)
     upper = np.where(roles.sharing, kept + int(units[can_move].sum()), upper)
+    lower = np.where(roles.sharing, np.maximum(lower, giants), lower)
+    upper = np.maximum(upper, lower)
     missing = []
     for rack_bounds in _possible_rack_bounds(result, units, can_move):
         shares = fill_racks(
             loads, lower, upper, cluster.racks, rack_bounds, weights, rounds_down=True
         )
         per_rack = rack_bounds.is_closed
-        missing.append(_missing_units(result, loads, shares, tolerance_percent, per_rack=per_rack))
+        if giants.any():
+            # Whoever holds a giant has more than the band of the others, and misses nothing.
+            shares = np.where(giants > 0, np.minimum(shares, loads), shares)
+        per_group = _missing_units(
+            result,
+            loads,
+            shares,
+            tolerance_percent,
+            per_rack=per_rack,
+            counts_surplus=not giants.any(),
+        )
+        missing.append(per_group)
     may_go = np.minimum(free_destinations, before.count_on(roles.sources))
     at_most = int((may_go * units)[can_move].sum())
     if len({len(per_group) for per_group in missing}) == 1:
@@ -160,7 +183,13 @@ def _units_to_copy(
 
 
 def _missing_units(
-    result: PlanningResult, loads: Ints, shares: Ints, tolerance_percent: int, *, per_rack: bool
+    result: PlanningResult,
+    loads: Ints,
+    shares: Ints,
+    tolerance_percent: int,
+    *,
+    per_rack: bool,
+    counts_surplus: bool,
 ) -> Ints:
     """Return what destinations miss, or others have to give as far as there is room.
 
@@ -182,6 +211,8 @@ def _missing_units(
 
     everywhere = np.ones_like(roles.sharing)
     missing = sum_above_zero(lowest - loads, roles.destinations)
+    if not counts_surplus:
+        return missing
     room = sum_above_zero(highest - loads, roles.destinations)
     held_in_all = sum_above_zero(loads, everywhere)
     shares_in_all = sum_above_zero(shares, everywhere)

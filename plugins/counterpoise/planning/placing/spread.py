@@ -2,7 +2,7 @@
 brokers below it.
 
     repair_racks(placement, roles, wanted, max_counts)
-    spread(placement, roles, wanted, band, shares)
+    spread(placement, roles, wanted, band, shares, is_pinned=is_giant)
 
     surplus, missing = how many replicas each broker has above or below its wanted count
     quotas           = who gives how many replicas to which rack (`transfers`)
@@ -29,7 +29,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from counterpoise.model.columns import Ints
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.fair_shares import ByteWeights, TopicShares, fill
@@ -107,9 +107,28 @@ def _repair_one(
 
 
 def spread(
+    placement: Placement,
+    roles: Roles,
+    wanted: Ints,
+    band: ByteBand,
+    shares: TopicShares,
+    *,
+    is_pinned: Flags,
+) -> None:
+    """Move replicas until counts are as `wanted`, where racks and untouched partitions allow it.
+
+    Partitions that are pinned stay where they are: a replica larger than a share helps no other
+    broker either.
+    """
+    stays = is_pinned & ~placement.touched
+    placement.touched |= stays
+    _spread_untouched(placement, roles, wanted, band, shares)
+    placement.touched &= ~stays
+
+
+def _spread_untouched(
     placement: Placement, roles: Roles, wanted: Ints, band: ByteBand, shares: TopicShares
 ) -> None:
-    """Move replicas until counts are as `wanted`, where racks and untouched partitions allow it."""
     counts = placement.counts
     surplus = np.where(roles.sources, np.maximum(0, counts - wanted), 0)
     missing = np.where(roles.destinations, np.maximum(0, wanted - counts), 0)
