@@ -349,7 +349,7 @@ def test_nothing_to_move_is_well(
     (page,) = (name for name in installation.archive.report_names() if "nothing-to-move" in name)
     assert seen["report"].endswith(f"/counterpoise/reports/{page}")
     report = installation.archive.read_report(page)
-    assert "Nothing needs to move." in report
+    assert "Nothing needs to move" in report
     assert seen["nothing to move"] in unescape(report)
 
 
