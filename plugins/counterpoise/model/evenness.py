@@ -73,7 +73,7 @@ def farthest_from_share(held: Ints, weights: Ints, *, ignored: int = 0) -> float
     total = int(held.sum())
     if not total:
         return 0.0
-    fair = total * weights / weights.sum()
+    fair = total * (weights / weights.sum())  # bytes times bytes do not fit into 64 bits
     distances = np.abs(held - fair)
     return float(np.max(np.where(distances < ignored, 0.0, distances / fair)))
 
