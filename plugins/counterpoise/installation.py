@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from counterpoise.archive import Archive
@@ -256,11 +257,14 @@ class Installation:
     def _note_failure(self, name: str, text: str) -> None:
         """Record that no broker of a cluster answers, or that one does again ("").
 
-        An address that somebody typed says nothing of the cluster that others know by the name.
+        An address that somebody typed says nothing of the cluster that others know by the name. No
+        ledger is made for it: where none is, nobody looks at its pages.
         """
         if isinstance(self.connections, _OneConnection):
             return
         try:
+            if not _is_made(self.locations.ledger):
+                return
             if text:
                 self.ledger.record_failure(name, FailureKind.NOT_ANSWERING, text)
             else:
@@ -451,3 +455,9 @@ def _at_the_address(known: ClusterSettings | None, name: str, cluster_id: str) -
         operator_connection_id=_TYPED,
         pinned_cluster_id=known.pinned_cluster_id or cluster_id or None,
     )
+
+
+def _is_made(ledger_url: str) -> bool:
+    """Return whether a ledger in a file is there; True for any other database."""
+    path = ledger_url.removeprefix("sqlite:///")
+    return path == ledger_url or Path(path).exists()
