@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from counterpoise.archive import Archive
@@ -263,7 +262,9 @@ class Installation:
         if isinstance(self.connections, _OneConnection):
             return
         try:
-            if not _is_made(self.locations.ledger):
+            from counterpoise.ledger import is_made
+
+            if not is_made(self.locations.ledger):
                 return
             if text:
                 self.ledger.record_failure(name, FailureKind.NOT_ANSWERING, text)
@@ -455,9 +456,3 @@ def _at_the_address(known: ClusterSettings | None, name: str, cluster_id: str) -
         operator_connection_id=_TYPED,
         pinned_cluster_id=known.pinned_cluster_id or cluster_id or None,
     )
-
-
-def _is_made(ledger_url: str) -> bool:
-    """Return whether a ledger in a file is there; True for any other database."""
-    path = ledger_url.removeprefix("sqlite:///")
-    return path == ledger_url or Path(path).exists()

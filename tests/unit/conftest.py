@@ -1,9 +1,12 @@
 """What unit tests share: one Postgres for all of them, started when the first test asks for it."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
+from counterpoise.ledger import Ledger
+from tests.support.clocks import Clock
 from tests.support.postgres import Postgres, running_postgres
 
 
@@ -20,6 +23,18 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: object) -> str:
         return f"sqlite:///{tmp_path}/ledger.db"
     server: Postgres = request.getfixturevalue("postgres")
     return server.empty_ledger()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(ledger_url: str, clock: Clock) -> Iterator[Ledger]:
+    """A ledger that goes by `clock`."""
+    with closing(Ledger.open(ledger_url, clock)) as opened:
+        yield opened
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

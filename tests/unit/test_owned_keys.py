@@ -1,9 +1,7 @@
 """The config keys that runs own, on both databases: of each key of a cluster one row is open."""
 
-from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -20,6 +18,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.request import Goal
 from counterpoise.model.run import OwnedKey
+from tests.support.clocks import Clock
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 
@@ -29,25 +28,6 @@ PLAN = plan_by_hand(
 BROKER, TOPIC = broker_resource(4), topic_resource("orders")
 RATE = OwnedKey("", BROKER, FOLLOWER_RATE, None, ("1000000",))
 LIST = OwnedKey("", TOPIC, FOLLOWER_REPLICAS, "9:9", ("0:4",))
-
-
-@dataclass
-class Clock:
-    now: datetime = datetime(2026, 11, 30, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def ledger(ledger_url: str, clock: Clock) -> Iterator[Ledger]:
-    with closing(Ledger.open(ledger_url, clock)) as opened:
-        yield opened
 
 
 def a_run(ledger: Ledger, state: str = "halted") -> str:

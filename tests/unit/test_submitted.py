@@ -1,16 +1,12 @@
 """What a run has submitted, on both databases: open until nothing of it can be under way."""
 
-from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-
-import pytest
+from datetime import timedelta
 
 from counterpoise.ledger import Ledger
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState, Submitted
+from tests.support.clocks import Clock
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 
@@ -20,25 +16,6 @@ PLAN = plan_by_hand(
 )
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 TARGET = (4, 2, 3)
-
-
-@dataclass
-class Clock:
-    now: datetime = datetime(2026, 11, 30, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def ledger(ledger_url: str, clock: Clock) -> Iterator[Ledger]:
-    with closing(Ledger.open(ledger_url, clock)) as opened:
-        yield opened
 
 
 def a_run(ledger: Ledger) -> str:

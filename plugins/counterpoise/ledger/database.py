@@ -90,6 +90,14 @@ def open_database(url: str, *, migrate: bool = True) -> sa.Engine:
     return engine
 
 
+def is_made(url: str) -> bool:
+    """Return whether a ledger in a file is there; True for any other. Opens nothing; raises
+    InputError.
+    """
+    file = _file_of(_engine(url)[0])
+    return file is None or file.exists()
+
+
 def shown_address(url: str) -> str:
     """Return a ledger's URL for people, as `where_of` does; opens nothing. Raises InputError."""
     return where_of(_engine(url)[0])

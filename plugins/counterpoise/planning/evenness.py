@@ -25,7 +25,7 @@ from counterpoise.model.grouping import grouped
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.words import pluralize, verb
 from counterpoise.planning.arrays import MIN_KNOWN_PERCENT, UNBOUNDED
-from counterpoise.planning.fair_shares import TopicShares, bytes_of_giants, bytes_outside_band
+from counterpoise.planning.fair_shares import TopicShares, bytes_outside_band, shares_of_bytes
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.planning_result import PlanningResult, as_range
 from counterpoise.units import format_bytes
@@ -190,7 +190,7 @@ def beside_giants(result: PlanningResult) -> str:
     if not result.goal.evens_replicas:
         return ""
     percent = result.request.policy.bytes_tolerance_percent
-    giants = result.by_broker(lambda part: bytes_of_giants(part.after, part.roles, percent))
+    giants = result.by_broker(lambda part: shares_of_bytes(part.after, part.roles, percent).bottoms)
     holders, others = np.flatnonzero(giants), result.roles.sharing & (giants == 0)
     if not len(holders) or not others.any():
         return ""

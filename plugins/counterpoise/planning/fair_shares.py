@@ -274,7 +274,7 @@ def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> Byt
     Shares are as even as the racks and the giants allow, and follow the disk sizes (KIP-827) where
     these differ.
     """
-    return _bytes_of(placement, roles, tolerance_percent).band
+    return shares_of_bytes(placement, roles, tolerance_percent).band
 
 
 def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
@@ -284,18 +284,8 @@ def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> 
     return _traffic_of(placement, roles, tolerance_percent).band
 
 
-def giants_in_bytes(placement: Placement, roles: Roles, tolerance_percent: int) -> Flags:
-    """Return the partitions that are too large for any share but one of their own."""
-    return _bytes_of(placement, roles, tolerance_percent).is_giant
-
-
-def bytes_of_giants(placement: Placement, roles: Roles, tolerance_percent: int) -> Ints:
-    """Return, per broker with a giant, the least bytes that it then has to hold; 0 for others."""
-    return _bytes_of(placement, roles, tolerance_percent).bottoms
-
-
 @dataclass(slots=True, eq=False)
-class _Shares:
+class LoadShares:
     """The band of a load per broker, and the giants that make it another one.
 
     A giant is a replica that is larger than the band of any broker without one. It fills its
@@ -316,7 +306,7 @@ class _Shares:
         roles: Roles,
         weights: Ints,
         band_above: Callable[[Ints], ByteBand],
-    ) -> "_Shares":
+    ) -> "LoadShares":
         """Return the shares; `band_above` returns the band where no broker has less than that."""
         is_giant = np.zeros(len(weights), dtype=np.bool_)
         bottoms = np.zeros(placement.cluster.broker_count, dtype=np.int64)
@@ -335,7 +325,8 @@ class _Shares:
                 bottoms[held_by] = np.maximum(bottoms[held_by], weights[partition] + smallest)
 
 
-def _bytes_of(placement: Placement, roles: Roles, tolerance_percent: int) -> _Shares:
+def shares_of_bytes(placement: Placement, roles: Roles, tolerance_percent: int) -> LoadShares:
+    """Return the fair shares of bytes, and which partitions are giants beside them."""
     cluster, bytes_held = placement.cluster, placement.bytes_held
     staying = _fixed_load(placement, cluster.size_bytes)
     fixed = np.where(roles.leaving, staying, bytes_held)  # of brokers that do not share
@@ -355,10 +346,10 @@ def _bytes_of(placement: Placement, roles: Roles, tolerance_percent: int) -> _Sh
         )
         return ByteBand.around(fair, tolerance_percent)
 
-    return _Shares.of(placement, roles, sizes, band_above)
+    return LoadShares.of(placement, roles, sizes, band_above)
 
 
-def _traffic_of(placement: Placement, roles: Roles, tolerance_percent: int) -> _Shares:
+def _traffic_of(placement: Placement, roles: Roles, tolerance_percent: int) -> LoadShares:
     cluster, traffic = placement.cluster, placement.traffic
     fixed = _fixed_load(placement, cluster.bytes_in)
     bounds = rack_bounds(placement, roles, cluster.bytes_in)
@@ -373,7 +364,7 @@ def _traffic_of(placement: Placement, roles: Roles, tolerance_percent: int) -> _
         )
         return ByteBand.around(fair, tolerance_percent)
 
-    return _Shares.of(placement, roles, cluster.bytes_in, band_above)
+    return LoadShares.of(placement, roles, cluster.bytes_in, band_above)
 
 
 def bytes_outside_band(placement: Placement, roles: Roles, tolerance_percent: int) -> int:

@@ -20,7 +20,7 @@ from counterpoise.archive import (
     run_outcome_name,
     run_report_name,
 )
-from counterpoise.errors import ConfigurationError, CounterpoiseError
+from counterpoise.errors import CounterpoiseError
 from counterpoise.execution.conditions import TABLE, in_words, of, patience_of
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval
@@ -58,7 +58,6 @@ from counterpoise.services.viewers import (
     who_may,
     why_not,
 )
-from counterpoise.settings import ClusterSettings
 from counterpoise.storage import Store
 from counterpoise.undoing import check_undoable
 from counterpoise.units import format_rate
@@ -257,21 +256,11 @@ def run_to_view(installation: Installation, run_id: str, viewer: Viewer) -> Run:
     return run
 
 
-def _settings_of(installation: Installation, run: Run) -> ClusterSettings | None:
-    """Return the settings of a run's cluster; None where there are none, as for a command that was
-    given addresses alone. Whoever views a run has been checked before.
-    """
-    try:
-        return settings_of_pages(installation).clusters.get(run.cluster)
-    except ConfigurationError:
-        return None
-
-
 def run_details(installation: Installation, run_id: str, viewer: Viewer) -> RunDetails:
     """Return all about a run that its pages show. Raises what `run_to_view` raises."""
     run = run_to_view(installation, run_id, viewer)
     status, plan = _status(installation, run), kept_plan(installation, run)
-    cluster = _settings_of(installation, run)
+    cluster = settings_of_pages(installation).clusters.get(run.cluster)
     policy = cluster.policy if cluster else None
     return RunDetails(
         **{field.name: getattr(status, field.name) for field in fields(status)},
@@ -325,7 +314,7 @@ def plan_to_approve(installation: Installation, run: Run, rate: int | None = Non
 
     Raises CounterpoiseError where the store does not have it.
     """
-    cluster = _settings_of(installation, run)
+    cluster = settings_of_pages(installation).clusters.get(run.cluster)
     movement = cluster.policy.movement if cluster else MovementPolicy()
     return _kept_view(installation.locations.store, run.plan_uri, run.fingerprint, movement, rate)
 
@@ -489,7 +478,7 @@ def why_not_undo(installation: Installation, details: RunDetails) -> str:
     if plan is None:
         return f"the store does not have the plan of run {run.run_id} any more"
     refusal = why_not(check_undoable, run, plan, details.events, has_moved=details.has_moved)
-    cluster = _settings_of(installation, run)
+    cluster = settings_of_pages(installation).clusters.get(run.cluster)
     if refusal or cluster is None:
         return refusal
     # It may need more people than is known before it is made; the task that makes it checks that.

@@ -36,11 +36,14 @@ class Viewer:
 
 def settings_of_pages(installation: Installation) -> Settings:
     """Return the settings, kept for as long as their file stays as it is; none where no variable
-    names a file and there is none at the default place.
+    names a file and there is none at the default place. A command that was given addresses knows
+    its cluster without a file.
 
     Raises ConfigurationError where the file that a variable names is not there, or cannot be read:
     without it, everybody would see every cluster.
     """
+    if installation.known_clusters is not None:
+        return installation.known_clusters
     locations = installation.locations
     return (
         settings_in(locations) if locations.is_default_config else read_settings(locations.config)

@@ -11,10 +11,10 @@ script runs.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from counterpoise.errors import UnknownNameError
 from counterpoise.model.control import Control
@@ -71,6 +71,21 @@ class Shown:
     asks_cancel: bool = False
 
 
+def _search(
+    text: str = "",
+    broker: str = "",
+    why: str = "",
+    sort: str = MOVE_SORTS[0],
+    number: str = "1",
+) -> MoveSearch:
+    """Return the search for moves that an address asks for; page 1 for what is no number."""
+    is_number = number.isascii() and number.isdigit() and len(number) <= _MAX_PAGE_DIGITS
+    return MoveSearch(text, broker, why, sort, int(number) if is_number else 1)
+
+
+TypedSearch = Annotated[MoveSearch, Depends(_search)]
+
+
 def run_routes(open_installation: OpenInstallation) -> APIRouter:
     """Return the routes that read."""
     router = APIRouter()
@@ -80,14 +95,9 @@ def run_routes(open_installation: OpenInstallation) -> APIRouter:
         request: Request,
         run_id: str,
         viewer: CurrentViewer,
+        search: TypedSearch,
         tab: str = "",
-        text: str = "",
-        broker: str = "",
-        why: str = "",
-        sort: str = MOVE_SORTS[0],
-        number: str = "1",
     ) -> Response:
-        search = MoveSearch(text, broker, why, sort, _page_number(number))
         with open_installation() as installation:
             details = runs.run_details(installation, run_id, viewer)
             return run_response(request, installation, details, Shown(tab, search))
@@ -131,13 +141,8 @@ def run_routes(open_installation: OpenInstallation) -> APIRouter:
     def moves_json(
         run_id: str,
         viewer: CurrentViewer,
-        text: str = "",
-        broker: str = "",
-        why: str = "",
-        sort: str = MOVE_SORTS[0],
-        number: str = "1",
+        search: TypedSearch,
     ) -> Response:
-        search = MoveSearch(text, broker, why, sort, _page_number(number))
         with open_installation() as installation:
             run = runs.run_to_view(installation, run_id, viewer)
             plan = runs.plan_of(installation, run)
@@ -383,9 +388,3 @@ def _stored(request: Request, details: RunDetails) -> tuple[str, str]:
     copies = [path for path in addresses if path.endswith("-run.html")]
     docs = [path for path in addresses if path not in copies]
     return "".join(docs[:1]), "".join(copies[:1])
-
-
-def _page_number(text: str) -> int:
-    """Return the page that an address names, 1 for what is no number."""
-    is_number = text.isascii() and text.isdigit() and len(text) <= _MAX_PAGE_DIGITS
-    return int(text) if is_number else 1

@@ -32,8 +32,8 @@ from counterpoise.planning.fair_shares import (
     TopicShares,
     byte_band,
     count_targets,
-    giants_in_bytes,
     has_equal_shares,
+    shares_of_bytes,
     uneven_counts,
 )
 from counterpoise.planning.goals.lower_bounds import evening_bound, reached_bound
@@ -268,10 +268,9 @@ def even_out(placement: Placement, roles: Roles, request: PlanRequest, max_count
     """Repair racks, then move replicas to their targets; none gets more than `max_counts`."""
     repair_racks(placement, roles, count_targets(placement, roles, max_counts), max_counts)
     wanted = count_targets(placement, roles, max_counts)
-    band = byte_band(placement, roles, request.policy.bytes_tolerance_percent)
+    of_bytes = shares_of_bytes(placement, roles, request.policy.bytes_tolerance_percent)
     shares = TopicShares.of(placement, roles, wanted)
-    is_giant = giants_in_bytes(placement, roles, request.policy.bytes_tolerance_percent)
-    spread(placement, roles, wanted, band, shares, is_pinned=is_giant)
+    spread(placement, roles, wanted, of_bytes.band, shares, is_pinned=of_bytes.is_giant)
     even_counts(placement, roles, request.policy, wanted)
 
 

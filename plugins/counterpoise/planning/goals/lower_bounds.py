@@ -54,10 +54,10 @@ from counterpoise.model.racks import RackBounds, spread_bounds
 from counterpoise.planning.fair_shares import (
     Weights,
     byte_weights,
-    bytes_of_giants,
     fill_racks,
     has_equal_shares,
     replica_weights,
+    shares_of_bytes,
     uneven_counts,
 )
 from counterpoise.planning.placement import Placement
@@ -120,7 +120,7 @@ def _evening_bound(result: PlanningResult) -> LowerBound:
     of_replicas = replica_weights(result.cluster, result.roles)
     of_bytes = byte_weights(result.cluster, result.roles)
     no_giants = np.zeros(result.cluster.broker_count, dtype=np.int64)
-    giants = bytes_of_giants(result.before, result.roles, percent)
+    giants = shares_of_bytes(result.before, result.roles, percent).bottoms
     needed = _units_to_copy(result, np.ones_like(sizes), of_replicas, 0, no_giants)
     needed_bytes = _units_to_copy(result, sizes, of_bytes, percent, giants)
     outside = np.minimum(result.before.count_on(result.roles.leaving), result.free_destinations)

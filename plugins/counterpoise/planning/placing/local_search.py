@@ -49,9 +49,8 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.fair_shares import (
     TopicShares,
-    byte_band,
-    giants_in_bytes,
     replica_costs,
+    shares_of_bytes,
     traffic_band,
 )
 from counterpoise.planning.placement import Placement, Roles
@@ -216,7 +215,8 @@ class Search:
     ) -> "Search":
         cluster = placement.cluster
         percent = policy.bytes_tolerance_percent
-        band = byte_band(placement, roles, percent)
+        of_bytes = shares_of_bytes(placement, roles, percent)
+        band = of_bytes.band
         sizes, held = cluster.size_bytes, placement.bytes_held.copy()
         least = max(1, int(band.fair.max(initial=0)) // _MIN_GAINS)
         loads = [Load(sizes, held, band, roles.sharing, True, cluster.broker_count, least)]
@@ -234,7 +234,7 @@ class Search:
             topic_shares=TopicShares.of(placement, roles, placement.counts),
             home=np.where(placement.original >= 0, placement.original, _NOT_THERE),
             held_by=held_by,
-            is_pinned=giants_in_bytes(placement, roles, percent),
+            is_pinned=of_bytes.is_giant,
             factors=placement.replica_counts,
             replica_costs=replica_costs(cluster, roles),
             max_copied_bytes=max_copied_bytes,
