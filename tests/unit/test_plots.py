@@ -1,6 +1,7 @@
 """The charts of all pages: numbers at axes, leads, tips, and what the macros write of them."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -8,11 +9,8 @@ from counterpoise.reporting.html import environment
 from counterpoise.reporting.plots import (
     HEAT_LEVELS,
     Axis,
-    HeatCell,
-    HeatMap,
-    HeatRow,
     bar_chart,
-    heat_level,
+    heat_over_time,
     line_chart,
 )
 from counterpoise.units import format_bytes, format_count, format_rate
@@ -22,7 +20,7 @@ AT = datetime(2026, 11, 29, 10, 20, tzinfo=UTC)
 
 
 def drawn(template: str, **values: object) -> str:
-    imports = '{% from "charts.html" import bars, line, events, heat, spark, legend, level %}'
+    imports = '{% from "charts.html" import bars, line, events, heat_time, spark, legend, level %}'
     return environment().from_string(imports + template).render(**values)
 
 
@@ -79,10 +77,12 @@ def test_a_line_breaks_where_nothing_is_known_and_has_its_events() -> None:
     assert page.count("alice: faster") == 2
 
 
-def test_less_than_one_off_is_fair() -> None:
-    assert heat_level(1, 0.4) == heat_level(9, 9.9) == 3
-    levels = [heat_level(value, 100) for value in (10, 70, 85, 100, 115, 130, 200)]
-    assert levels == list(range(HEAT_LEVELS))
+def test_each_part_of_a_fair_share_has_a_level_and_neighbours_of_one_level_are_one() -> None:
+    ends = [AT + timedelta(hours=hour) for hour in range(9)]
+    parts = [0.1, 0.7, 0.85, 1.0, 1.0, 1.15, 1.3, 2.0]
+    chart = heat_over_time("", ["1"], list(pairwise(ends)), [parts])
+    assert [len(spans) for spans in chart.levels] == [1] * HEAT_LEVELS
+    assert chart.levels[3] == ((3 / 8, 5 / 8, 0),)
 
 
 def test_no_name_gets_out_of_a_chart() -> None:
@@ -92,9 +92,9 @@ def test_no_name_gets_out_of_a_chart() -> None:
     lines = line_chart(
         HOSTILE, format_count, AT, AT, [("l1", [(AT, 1)])], events=[(AT, "1", HOSTILE, "")]
     )
-    cells = HeatMap(HOSTILE, (1,), (HeatRow(HOSTILE, (HeatCell("1", 3, HOSTILE),)),))
+    cells = heat_over_time(HOSTILE, [HOSTILE], [(AT, AT)], [[1.0]])
     page = drawn(
-        "{{ bars(a, keys=[('was', b.title)]) }}{{ line(b) }}{{ events(b) }}{{ heat(c) }}"
+        "{{ bars(a, keys=[('was', b.title)]) }}{{ line(b) }}{{ events(b) }}{{ heat_time(c) }}"
         "{{ spark([1, 2], 1.5, b.title) }}{{ level(0.5) }}",
         a=chart, b=lines, c=cells,
     )  # fmt: skip

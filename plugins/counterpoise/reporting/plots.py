@@ -21,7 +21,6 @@ Point = tuple[float, float | None]  # from 0 to 1 over the time of the chart, an
 Tick = tuple[float, str]
 
 HEAT_LEVELS: Final = 7  # style.css has .cell0 (far below its share) to .cell6 (far above)
-_FAIR_LEVEL: Final = 3
 # Value / fair share up to which a cell has a level.
 _HEAT_LIMITS: Final = (0.6, 0.78, 0.9, 1.1, 1.22, 1.4)
 # What the levels mean for a broker over time, from least to most.
@@ -90,26 +89,6 @@ class LineChart:
     now: float | None
     begin: float  # seconds since the epoch
     end: float
-
-
-@dataclass(frozen=True, slots=True)
-class HeatCell:
-    text: str
-    level: int  # 0 to 6
-    tip: str
-
-
-@dataclass(frozen=True, slots=True)
-class HeatRow:
-    name: str
-    cells: tuple[HeatCell, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class HeatMap:
-    alt: str
-    columns: tuple[int, ...]
-    rows: tuple[HeatRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,13 +237,6 @@ def _thinned(points: Sequence[Point]) -> tuple[Point, ...]:
 
 def _value(point: Point) -> float:
     return point[1] or 0.0
-
-
-def heat_level(value: float, fair: float) -> int:
-    """Return the colour of a count beside its fair share; less than one off is fair."""
-    if fair <= 0 or abs(value - fair) < 1:
-        return _FAIR_LEVEL
-    return sum(value / fair > limit for limit in _HEAT_LIMITS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from counterpoise.model.plan import (
     RebalancePlan,
 )
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.model.request import KINDS, Budget, Goal, Scope
+from counterpoise.model.request import Budget, Goal, Scope
 from counterpoise.model.words import join_ids, list_brokers, pluralize
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 from counterpoise.views import view_of
@@ -305,10 +305,6 @@ class PlanView(Struct, frozen=True, kw_only=True):
         return goal_in_words(self)
 
     @property
-    def goal_text(self) -> str:
-        return "what a run moved goes back" if self.undoes else KINDS[self.goal].text
-
-    @property
     def sentence(self) -> str:
         """Return for example `Moves 134 MB to broker 4 in about 34 s`."""
         if not self.receives:
@@ -468,12 +464,6 @@ class PlanView(Struct, frozen=True, kw_only=True):
         share = figure.peak_share
         percent = "" if share is None else f", {share * 100:.0f} %"
         return f"{format_bytes(figure.peak_used_bytes)}{percent}"
-
-    @property
-    def fullest_broker(self) -> BrokerFigure | None:
-        """Return the broker whose disks are fullest while copies arrive; None: not known."""
-        known = [f for f in self.brokers_before_and_after if f.peak_share is not None]
-        return max(known, key=lambda f: (f.peak_share, f.broker_id), default=None)
 
 
 def goal_title(plan: RebalancePlan) -> str:

@@ -35,7 +35,7 @@
   tip.id = "tip";
   tip.hidden = true;
   const texts = new WeakMap();
-  for (const title of document.querySelectorAll(".plot g > title, .rowname > title")) {
+  for (const title of document.querySelectorAll(".plot g > title")) {
     const owner = title.parentNode;
     texts.set(owner, title.textContent);
     title.remove();
