@@ -34,7 +34,8 @@ Why no plan does with less:
   a broker that holds more than (1 + tolerance) has to give the rest. Whole partitions only make it
   more. Where replicas are larger than a share, each fills its broker, and the others share what is
   left. Any broker then has to reach the band of the others, whichever of them hold the large ones;
-  what has to be given is not counted, since a broker may get a large one instead.
+  what has to be given is not counted, since a broker may get a large one instead. Where shares
+  differ, this holds for plans that leave the large ones where they are.
 - Leaders. Partitions whose leader has to stay are fixed; the others are filled on top. With nothing
   fixed that is the mean, rounded down and up.
 - Broker sets. What stands outside of its set leaves its broker, and is part of what arrives.
