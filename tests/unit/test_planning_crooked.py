@@ -182,6 +182,18 @@ def test_the_bound_beside_a_giant_is_what_the_others_miss_of_what_is_left() -> N
     assert any("t-0 of 400 GB is larger than a fair share" in note for note in plan.notes)
 
 
+def test_the_judge_knows_the_band_beside_a_giant() -> None:
+    text = with_a_giant()
+    plan = planned(text, Goal.REBALANCE)
+    verdict = judge(text, json.loads(to_reassignment_json(plan)), "rebalance")
+    assert verdict["errors"] == {}
+    assert verdict["brokers_out_of_bytes_band"] == 0
+    assert verdict["lower_bound"]["bytes"] == pytest.approx(plan.lower_bound.bytes, rel=0.02)
+    assert 1 <= verdict["over_lower_bound"]["bytes"] <= 1.05
+    nothing = judge(text, {"partitions": []}, "rebalance")
+    assert nothing["brokers_out_of_bytes_band"] == 9
+
+
 @pytest.mark.parametrize(
     ("name", "goal", "broker_ids"),
     [
