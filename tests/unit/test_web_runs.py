@@ -124,6 +124,7 @@ def test_brokers_are_sorted_by_a_click(oscar: TestClient, moving: SimulatedRun) 
         return re.findall(r'<tr><th scope="row">(\d+)</th>', page)
 
     assert shown() == shown(sort="no column") == ["1", "2", "3", "4"]
+    assert 'aria-sort="ascending"' in oscar.get(path, params={"tab": "brokers"}).text
     assert shown(sort="bytes")[-1] == "4" == shown(sort="replicas")[-1], "it was empty"
     assert {*shown(sort="left")[:2]} == {"1", "4"}, "the one sends what the other receives"
     page = oscar.get(path, params={"tab": "brokers", "sort": "speed"}).text

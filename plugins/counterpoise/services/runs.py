@@ -61,6 +61,8 @@ from counterpoise.services.viewers import (
 from counterpoise.storage import Store
 from counterpoise.undoing import check_undoable
 from counterpoise.units import format_rate
+from counterpoise.views.fleet import Condition as FleetCondition
+from counterpoise.views.fleet import failing
 from counterpoise.views.now import RunNow
 from counterpoise.views.plan import PlanView, goal_in_words
 from counterpoise.views.workspace import RunWorkspace, Undone
@@ -190,6 +192,7 @@ class RunDetails(RunStatus):
     reports: tuple[str, ...]  # names of the stored pages: of the run, and of the checks of its data
     answer_until: datetime | None
     superseded_by: str | None  # the id of the run of the newer plan
+    failing: FleetCondition | None  # what does not work now with the cluster
     yes: WhoseYes
     why_two_people: str  # what of the plan needs two; "" where one is enough
     refusals: Mapping[Action, str]  # why the viewer may not; without those that they may
@@ -272,6 +275,7 @@ def run_details(installation: Installation, run_id: str, viewer: Viewer) -> RunD
         reports=_reports(installation, run),
         answer_until=answer_until(installation, run) if cluster else None,
         superseded_by=_superseded_by(installation, run),
+        failing=_failing(installation, run.cluster),
     )
 
 
@@ -425,6 +429,7 @@ def workspace(
         outcome=_outcome(installation, status.run),
         undone=_undone(installation, plan),
         waits=getattr(status, "waits", ()),
+        is_failing=getattr(status, "failing", None) is not None,
     )
 
 
@@ -456,6 +461,11 @@ def _undone(installation: Installation, plan: RebalancePlan) -> Undone | None:
     ]
     why = asked[-1].partition(": ")[2].rpartition("; ")[0] if asked else ""
     return Undone(undone.run_id, goal_in_words(taken_back) if taken_back else "", why)
+
+
+def _failing(installation: Installation, cluster: str) -> FleetCondition | None:
+    failure = installation.ledger.failures().get(cluster)
+    return failing(failure) if failure else None
 
 
 def _reports(installation: Installation, run: Run) -> tuple[str, ...]:

@@ -198,6 +198,7 @@ class RunWorkspace:
     outcome: RunOutcome | None = None  # of a snapshot after its end
     undone: Undone | None = None
     waits: tuple["Waiting", ...] = ()
+    is_failing: bool = False  # its cluster does not answer, or its last snapshot failed
 
     # -- what it is, in words
 
@@ -609,6 +610,7 @@ class RunWorkspace:
             len(self.checks),
             self.copied is None,
             self.outcome is None,
+            self.is_failing,
         )
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 

@@ -207,7 +207,7 @@ def run_response(
         polls=polls,
         tab=tab,
         search=shown.search,
-        broker_sorts=BROKER_SORTS,
+        broker_sort=_broker_sort(request),
         found=found,
         first=_first_shown(found),
         query=_query(shown.search),
@@ -390,6 +390,12 @@ def _other_rates(seen: RunWorkspace) -> list[tuple[str, str]]:
     return [(format_rate(rate * factor), format_seconds(seconds / factor)) for factor in (0.5, 2.0)]
 
 
+def _broker_sort(request: Request) -> str:
+    """Return the column that an address sorts brokers by; the moves have other ones."""
+    asked = request.query_params.get("sort", "")
+    return asked if asked in BROKER_SORTS else next(iter(BROKER_SORTS))
+
+
 def _problem_at(problem: str, *, has_form: bool, has_rate: bool) -> str:
     """Return the field of the page that a problem is about; "" where it is about none."""
     if has_form and problem.startswith("reason: "):
@@ -398,9 +404,7 @@ def _problem_at(problem: str, *, has_form: bool, has_rate: bool) -> str:
 
 
 def _told(problem: str) -> str:
-    """Return a problem as sentences."""
-    words = re.sub("^reason: ", "the reason ", problem).removeprefix("rate: ").rstrip(".")
-    return f"Nothing was changed. {capitalized(one_line(words))}."
+    return f"Nothing was changed. {capitalized(one_line(problem)).rstrip('.')}."
 
 
 def _query(search: MoveSearch) -> dict[str, object]:
