@@ -19,10 +19,12 @@ from benchmarks.crooked.clusters import CASES, make
 from benchmarks.crooked.measure import measure
 from benchmarks.crooked.records import read_records
 from benchmarks.judge import judge
+from counterpoise.errors import InputError
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.reassignment import to_reassignment_json
-from counterpoise.model.request import Budget, Goal, PlanRequest
+from counterpoise.model.request import Budget, Goal, PlanRequest, read_rebalance_request
 from counterpoise.planning import make_plan
 from tests.support.goal_judge import assignment_after, executed
 from tests.support.goal_judge import judge as judge_plan
@@ -242,6 +244,14 @@ def test_no_partition_gets_several_new_replicas_without_need(
     assert sum(new) == copies
     assert sum(new) - len(new) == several
     assert all(set(move.replicas_after) & set(move.replicas_before) for move in plan.moves)
+
+
+def test_a_broker_set_that_would_be_too_small_is_the_reason() -> None:
+    snapshot = from_document_text(json.dumps(document("broker-set-too-small")))
+    asked = {"goal": "remove-brokers", "broker_ids": "5", "broker_sets": "a=1,2,3;b=4,5,6"}
+    request = read_rebalance_request(asked).request(BalancePolicy())
+    with pytest.raises(InputError, match="broker set b would have 2 live brokers without broker 5"):
+        make_plan(snapshot, request)
 
 
 def test_three_quarters_of_a_budget_buy_even_counts_and_then_bytes() -> None:

@@ -91,6 +91,15 @@ def _on_dead_brokers(result: PlanningResult) -> str:
     return f"{replicas} on {result.list_brokers(dead)}, not live now; bring {it} back{help_}"
 
 
+def _nothing_repaired(result: PlanningResult) -> str:
+    """Return why a plan for repair has nothing to repair, where it only changes leaders."""
+    repairs = result.assignment.is_added.any() or not result.assignment.is_in_plan.any()
+    if result.request.goal is not Goal.REPAIR or repairs:
+        return ""
+    why = result.goal.reason(result).removeprefix("already done: ")
+    return f"nothing is repaired, only leaders change: {why}"
+
+
 def _few_replicas(result: PlanningResult) -> str:
     return result.name_partitions(
         result.after.replica_counts < _USUAL_REPLICATION_FACTOR,
@@ -300,6 +309,7 @@ def _full_brokers(result: PlanningResult) -> str:
 WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _under_reassignment,
     _without_leader,
+    _nothing_repaired,
     _on_dead_brokers,
     PlanningResult.list_left_to_repair,
     _few_replicas,
