@@ -1,4 +1,4 @@
-"""What is expected of each table of a snapshot and of a plan, as data.
+"""What is expected of each table of a snapshot, as data.
 
     SNAPSHOT_EXPECTATIONS["partitions"].equal      # (Pair("leader", "leading_replica", ...), ...)
 
@@ -58,7 +58,6 @@ class Expectations:
     not_blank: tuple[str, ...] = ()
     equal: tuple[Pair, ...] = ()
     at_most: tuple[Pair, ...] = ()  # the first is no more than the other
-    is_true: tuple[str, ...] = ()
     momentary: tuple[str, ...] = ()  # as a failure says it
 
     def is_momentary(self, expectation: str) -> bool:
@@ -70,7 +69,7 @@ class Expectations:
         pairs = (*self.equal, *self.at_most)
         return frozenset(
             {*self.key, *self.not_null, *self.ranges, *self.members, *self.not_blank}
-            | {*self.is_true, *(pair.column for pair in pairs), *(pair.other for pair in pairs)}
+            | {*(pair.column for pair in pairs), *(pair.other for pair in pairs)}
         )
 
 
@@ -146,24 +145,5 @@ SNAPSHOT_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
         key=("resource_type", "resource_name", "key"),
         not_null=("value",),
         members={"resource_type": ("broker", "topic"), "key": (*LIST_KEYS, *RATE_KEYS)},
-    ),
-}
-
-PLAN_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
-    "moves": Expectations(
-        key=("topic", "partition"),
-        not_null=("topic",),
-        ranges=dict.fromkeys(("partition", "size_bytes"), NOT_NEGATIVE),
-        is_true=(
-            "has_replicas",
-            "names_each_broker_once",
-            "keeps_or_nears_replication_factor",
-            "keeps_an_old_replica_or_leader_can_copy",
-        ),
-    ),
-    "figures": Expectations(
-        key=("broker_id",),
-        ranges=dict.fromkeys(("leaders_after", "replicas_after", "bytes_after"), NOT_NEGATIVE),
-        is_true=("leads_no_more_than_it_holds", "peaks_no_lower_than_it_ends"),
     ),
 }
