@@ -346,7 +346,7 @@ def plan_of(installation: Installation, run: Run) -> RebalancePlan:
 
 @lru_cache(maxsize=_PLANS_KEPT)
 def _read_plan(store: str, path: str, fingerprint: str) -> RebalancePlan:
-    return Archive(Store(store)).read_recorded_plan(path, fingerprint)
+    return Archive(Store(store)).read_plan(path, fingerprint)
 
 
 def _superseded_by(installation: Installation, run: Run) -> str | None:
