@@ -49,6 +49,7 @@ from counterpoise.model.run import (
     why_requested,
 )
 from counterpoise.model.run_progress import Condition, RunProgress
+from counterpoise.services import requests
 from counterpoise.services.approvals import WhoseYes, answer_until, asks_people, whose_yes
 from counterpoise.services.viewers import (
     Viewer,
@@ -192,6 +193,7 @@ class RunDetails(RunStatus):
     reports: tuple[str, ...]  # names of the stored pages: of the run, and of the checks of its data
     answer_until: datetime | None
     superseded_by: str | None  # the id of the run of the newer plan
+    undo_run: Run | None  # the newest one that takes back what this one moved
     failing: FleetCondition | None  # what does not work now with the cluster
     yes: WhoseYes
     why_two_people: str  # what of the plan needs two; "" where one is enough
@@ -275,6 +277,7 @@ def run_details(installation: Installation, run_id: str, viewer: Viewer) -> RunD
         reports=_reports(installation, run),
         answer_until=answer_until(installation, run) if cluster else None,
         superseded_by=_superseded_by(installation, run),
+        undo_run=_undo_run(installation, status),
         failing=_failing(installation, run.cluster),
     )
 
@@ -466,6 +469,17 @@ def _undone(installation: Installation, plan: RebalancePlan) -> Undone | None:
 def _failing(installation: Installation, cluster: str) -> FleetCondition | None:
     failure = installation.ledger.failures().get(cluster)
     return failing(failure) if failure else None
+
+
+def _undo_run(installation: Installation, status: RunStatus) -> Run | None:
+    """Return the newest run whose plan somebody asked for as an undo; None where there is none."""
+    asked = [event.text for event in status.events if event.kind == UNDO_PLAN_ASKED]
+    runs_of_cluster = installation.ledger.runs(cluster=status.run.cluster) if asked else ()
+    for run in runs_of_cluster:
+        plan = (f"; {requests.undo_by_dag_run(str(run.dag_run_id))}", run.fingerprint)
+        if any(text.endswith(plan) for text in asked):
+            return run
+    return None
 
 
 def _reports(installation: Installation, run: Run) -> tuple[str, ...]:

@@ -227,7 +227,7 @@ class RunWorkspace:
                 return Badge("calm", "snow", "Frozen")
             if self.waits:
                 return Badge("warn", "clock", "Waiting")
-        return _BADGES[status.run.state]
+        return badge_of(status.run.state)
 
     @property
     def sentence(self) -> str:
@@ -685,6 +685,11 @@ class RunWorkspace:
     def now_values(self) -> dict[str, list[float]]:
         """Return the solid bars of each chart."""
         return {field: [*chart.now] for field, chart in self.charts if chart.now}
+
+
+def badge_of(state: RunState) -> Badge:
+    """Return a state of a run of which no more is known."""
+    return _BADGES[state]
 
 
 def plan_charts(

@@ -22,7 +22,7 @@ from counterpoise.model.control import Control
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.reassignment import to_reassignment_json
-from counterpoise.model.run import LOOKED_AFTER_STATES, RunState
+from counterpoise.model.run import LOOKED_AFTER_STATES, OPEN_STATES, RunState
 from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import capitalized, join_names
 from counterpoise.reporting.html import address
@@ -32,7 +32,13 @@ from counterpoise.services.viewers import EVERYBODY
 from counterpoise.units import format_rate, format_seconds
 from counterpoise.views.plan import MOVE_SORTS, MOVES_ON_A_PAGE, FoundMoves, MoveSearch, find_moves
 from counterpoise.views.run import MovesDocument, ProgressDocument, RunDocument
-from counterpoise.views.workspace import BROKER_SORTS, Badge, RunWorkspace, promised_in_words
+from counterpoise.views.workspace import (
+    BROKER_SORTS,
+    Badge,
+    RunWorkspace,
+    badge_of,
+    promised_in_words,
+)
 from counterpoise.web.airflow_links import dag_run_link
 from counterpoise.web.forms import form_token
 from counterpoise.web.requests_of_people import back_to
@@ -49,6 +55,7 @@ _FILES: Final[Mapping[str, Callable[[RebalancePlan], str]]] = {
     "undo-reassignment.json": lambda plan: to_reassignment_json(plan, undo=True),
 }
 _FORMER_PAGES: Final = ("plan", "undo")
+_TAKES_BACK: Final = OPEN_STATES | {RunState.DONE}  # a run whose plan is an undo
 # In the order of the panel.
 _CONTROLS: Final = (Control.PAUSE, Control.RESUME, Control.CANCEL, Control.RATE)
 
@@ -164,7 +171,9 @@ def run_response(
     seen = runs.workspace(installation, details, details.plan, rate=shown.rate_bytes_per_second)
     may_yes, may_no = may_approve(details), may_reject(details)
     offered = offered_requests(details)
-    may_undo = has_left_something(details)
+    undo_run = details.undo_run
+    is_taken_back = undo_run is not None and undo_run.state in _TAKES_BACK
+    may_undo = has_left_something(details) and not is_taken_back
     undo_refused = undo_refusal(installation, details) if may_undo else ""
     has_form = may_yes or may_no or bool(offered) or (may_undo and not undo_refused)
     may_rate = Control.RATE in offered and not shown.asks_cancel
@@ -202,6 +211,7 @@ def run_response(
         bytes_left=_bytes_left(details),
         may_undo=may_undo,
         undo_refused=undo_refused,
+        undo_badge=badge_of(undo_run.state) if undo_run else None,
         other_rates=_other_rates(seen),
         promised=promised_in_words(seen.view),
         polls=polls,
