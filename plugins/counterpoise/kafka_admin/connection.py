@@ -569,9 +569,6 @@ def sasl_arguments(settings: ConnectionSettings) -> dict[str, Any]:
 # -- reading the settings
 
 
-_MAX_BITS: Final = 64  # of a number among the settings
-
-
 def _as_texts(extra: Mapping[str, object], complaints: list[str]) -> dict[str, str]:
     """Return the settings under their main names as text; JSON also has booleans and numbers.
 
@@ -579,9 +576,6 @@ def _as_texts(extra: Mapping[str, object], complaints: list[str]) -> dict[str, s
     """
     settings: dict[str, str] = {}
     for name, value in extra.items():
-        if _is_huge(name) or _is_huge(value):
-            complaints.append("a number has more digits than any setting")
-            continue
         given_key = str(name)  # YAML also has keys that are no text
         key = SAME_AS.get(given_key, given_key)
         if not isinstance(value, str | int | float):
@@ -595,11 +589,6 @@ def _as_texts(extra: Mapping[str, object], complaints: list[str]) -> dict[str, s
         if settings.setdefault(key, text) != text:
             complaints.append(f'"{given_key}" contradicts "{key}"; keep one of them')
     return settings
-
-
-def _is_huge(value: object) -> bool:
-    """Return whether it is a number that Python does not even write as text."""
-    return isinstance(value, int) and value.bit_length() > _MAX_BITS
 
 
 def _file_complaints(settings: Mapping[str, str]) -> list[str]:

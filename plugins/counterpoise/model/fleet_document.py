@@ -6,14 +6,14 @@
 The pages of all clusters are drawn from entries, whether these were just made or read again.
 """
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
 from counterpoise.errors import InputError
 from counterpoise.model.balance import LeaderBalance, LeftOut, WantedRebalance
-from counterpoise.model.json_values import json_keys, read_json
+from counterpoise.model.json_values import iso_time, json_keys, read_json, to_content
 from counterpoise.model.load import ClusterLoad, DiskForecast, Trace
 from counterpoise.model.safe_text import for_json
 
@@ -144,16 +144,8 @@ class FleetDocument:
 
 def document_of(entry: FleetEntry) -> dict[str, Any]:
     """Return everything of an entry, as the document has it."""
-    disk, trace = entry.first_disk, entry.bytes_in_trace
-    document = {field.name: getattr(entry, field.name) for field in fields(entry)}
-    del document["concerns"]
-    return document | {
-        "observed_at": None if entry.observed_at is None else entry.observed_at.isoformat(),
-        "bytes_in_trace": None if trace is None else _trace(trace),
-        "first_disk": None if disk is None else asdict(disk) | {"held": _trace(disk.held)},
-        "left_out": list(map(asdict, entry.left_out)),
-        "findings": list(map(asdict, entry.concerns)),
-    }
+    observed_at = None if entry.observed_at is None else iso_time(entry.observed_at)
+    return to_content(entry, {"concerns": "findings"}) | {"observed_at": observed_at}
 
 
 def fleet_json(fleet: FleetDocument) -> str:
@@ -166,10 +158,6 @@ def fleet_json(fleet: FleetDocument) -> str:
         "clusters": list(map(document_of, fleet.clusters)),
     }
     return for_json(document, indent=1) + "\n"
-
-
-def _trace(trace: Trace) -> dict[str, Any]:
-    return {"at": trace.at, "values": trace.values, "seconds": trace.seconds}
 
 
 def read_fleet(text: str, *, where: str) -> FleetDocument:
