@@ -683,21 +683,17 @@ def ssl_context(given: Mapping[str, str], *, where: str = "connection") -> ssl.S
     return context
 
 
-def https_context(given: Mapping[str, str], *, where: str = "connection") -> ssl.SSLContext:
+def https_context(given: Mapping[str, str]) -> ssl.SSLContext:
     """Return a context for the address that gives tokens (`https.ca.location`, `https.ca.pem`)."""
-    return _trusting_context(
-        {key.replace("https.", "ssl."): given[key] for key in given if key.startswith("https.")},
-        where,
-        prefix="https",
-    )
+    return _trusting_context(given, "connection", prefix="https")
 
 
 def _trusting_context(
     given: Mapping[str, str], where: str, *, prefix: str = "ssl"
 ) -> ssl.SSLContext:
     """Return a context that trusts the given authority alone, or else those of the system."""
-    location = given.get("ssl.ca.location", _SYSTEM_ROOTS)
-    pem = given.get("ssl.ca.pem")
+    location = given.get(f"{prefix}.ca.location", _SYSTEM_ROOTS)
+    pem = given.get(f"{prefix}.ca.pem")
     if location == _SYSTEM_ROOTS and not pem:
         return ssl.create_default_context()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

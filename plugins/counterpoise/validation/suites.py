@@ -73,8 +73,7 @@ class Expectations:
         )
 
 
-def _registered(column: str = "broker_id") -> Pair:
-    return Pair(column, "registered_broker", "is a registered broker")
+_REGISTERED: Final = Pair("broker_id", "registered_broker", "is a registered broker")
 
 
 SNAPSHOT_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
@@ -108,13 +107,13 @@ SNAPSHOT_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
     "replicas": Expectations(
         key=("topic", "partition", "broker_id"),
         ranges=dict.fromkeys(("position", "size_bytes"), NOT_NEGATIVE),
-        equal=(_registered(),),
+        equal=(_REGISTERED,),
     ),
     "listeners": Expectations(
         key=("broker_id", "security_protocol"),
         not_null=("host", "port"),
         ranges={"port": Between(1, _MAX_PORT)},
-        equal=(_registered(),),
+        equal=(_REGISTERED,),
         momentary=(f"port is from 1 to {_MAX_PORT}",),  # as a broker advertises it: for the audit
     ),
     # A controller with a new disk is in the quorum twice for a while (KIP-853), once as an
@@ -132,7 +131,7 @@ SNAPSHOT_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
         key=("broker_id", "log_dir"),
         not_null=("log_dir",),
         ranges=dict.fromkeys(("total_bytes", "usable_bytes", "held_bytes"), NOT_NEGATIVE),
-        equal=(_registered(),),
+        equal=(_REGISTERED,),
         at_most=(Pair("usable_bytes", "total_bytes", "is no more than the total"),),
         # Log dirs are described last: a broker may have started since. Some file systems grow while
         # they are measured.

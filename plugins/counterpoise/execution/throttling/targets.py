@@ -112,9 +112,9 @@ def wanted_throttles(
     )
 
 
-def throttles_of_plan(plan: RebalancePlan, rate_bytes_per_second: int = 0) -> WantedThrottles:
-    """Return all that a run of the plan may set, at any time."""
-    return wanted_throttles(plan.moves, rate_bytes_per_second)
+def throttles_of_plan(plan: RebalancePlan) -> WantedThrottles:
+    """Return all that a run of the plan may set, at any time, at any rate."""
+    return wanted_throttles(plan.moves, 0)
 
 
 def throttled_replicas(move: Move) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
