@@ -19,15 +19,23 @@ from typing import Any, Final
 import pyarrow as pa
 
 from counterpoise import history
-from counterpoise.errors import InputError, StalePlanError, StoreError, UnknownNameError
+from counterpoise.errors import (
+    CounterpoiseError,
+    InputError,
+    StalePlanError,
+    StoreError,
+    UnknownNameError,
+)
 from counterpoise.manifest_index import manifest_list, read_index, read_manifests
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.files import StoredFile
 from counterpoise.model.finding import AuditReport, from_json, to_json
+from counterpoise.model.fleet_document import FleetDocument, read_fleet
 from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.storage import Store
+from counterpoise.storage.file_cache import FileCache
 
 _PAGES: Final = (".html", ".css")
 # As `audit_report_name` and `balance_report_name` make them, below a cluster's reports.
@@ -37,6 +45,7 @@ _MAX_QUARANTINED: Final = 50  # snapshots of a cluster; older ones are deleted
 DATA_DOCS: Final = "data-docs"
 _NO_MOVES: Final = "-nothing-to-move.html"
 _LOGGER = safe_logger(__name__)
+_FLEETS: Final = FileCache(read_fleet, max_entries=5)
 
 
 class Archive:
@@ -198,6 +207,14 @@ class Archive:
             )
         return plan
 
+    def read_recorded_plan(self, path: str, fingerprint: str) -> RebalancePlan:
+        """Read the plan whose fingerprint the ledger has, to show it: a tenth of the time.
+
+        Raises InputError, StalePlanError, as `read_plan`, for any other file.
+        """
+        plan = RebalancePlan.of_record(self.store.read_bytes(path), fingerprint)
+        return plan or self.read_plan(path, fingerprint)
+
     def write_audit(self, report: AuditReport) -> str:
         """Write an audit; returns its path, relative to the store.
 
@@ -258,22 +275,18 @@ class Archive:
         self._check_report(name)
         return self.store.read_bytes(f"reports/{name}")
 
-    def fleet_figures(self) -> dict[str, Mapping[str, Any]]:
-        """Return the figures of each cluster as the last analysis wrote them; {} before the first.
-
-        A document that cannot be read is left out, with a warning in the log.
+    def fleet(self) -> FleetDocument | None:
+        """Return the figures of all clusters as the last analysis wrote them; None before the
+        first. A document that cannot be read is left out, with a warning in the log.
         """
         path = f"reports/{fleet_report_name(suffix='json')}"
         try:
-            if self.store.info(path) is None:
-                return {}
-            document = json.loads(self.store.read_text(path))
-            return {row["cluster"]: row for row in document["clusters"]}
-        except (StoreError, ValueError, KeyError, TypeError) as error:
+            return _FLEETS.of(self.store, path)
+        except CounterpoiseError as error:
             _LOGGER.warning(
                 "figures are left out: %s cannot be read: %s", self.store.uri(path), error
             )
-            return {}
+            return None
 
     def has_report(self, name: str) -> bool:
         return self.store.info(f"reports/{name}") is not None
@@ -281,10 +294,6 @@ class Archive:
     def _check_report(self, name: str) -> None:
         if not self.has_report(name):
             raise UnknownNameError(f"there is no report {name!r}")
-
-    def report_names(self) -> tuple[str, ...]:
-        """Return the names of all reports; of Data Docs only the index."""
-        return tuple(file.path for file in self.report_files())
 
     def report_files(self, cluster: str = "") -> tuple[StoredFile, ...]:
         """Return the reports, or those of a cluster, by name; of Data Docs only the index."""

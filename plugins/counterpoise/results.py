@@ -107,6 +107,10 @@ class ViewFiles:
             "were read; try again"
         )
 
+    def begin_before(self, moment: datetime) -> bool:
+        """Return whether there are months that ended before `moment`."""
+        return any(month < f"{moment:%Y-%m}" for month in self._by_month(self._listed()))
+
     def merge(self) -> int:
         """Put each month into one file; return how many files were replaced. Raises StoreError."""
         files = self._by_month(self._listed())

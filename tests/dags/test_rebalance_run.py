@@ -170,7 +170,8 @@ def test_an_approved_plan_is_carried_out_and_leaves_no_setting(
     held = [replicas for replicas in placement(kafka).values() if 3 in replicas]
     assert len(held) == 4
     assert {key: value for key, value in kafka.configs.dynamic.items() if value} == configs
-    assert any(name.endswith("-run.html") for name in installation.archive.report_names())
+    reports = installation.archive.report_files()
+    assert any(file.path.endswith("-run.html") for file in reports)
     (run,) = installation.ledger.runs()
     page = f"/counterpoise/runs/{run.run_id}"
     for task_id in ("plan", "approve", "execute", "settle", "report"):
@@ -346,7 +347,8 @@ def test_nothing_to_move_is_well(
     assert seen["cluster"] == "demo"
     assert seen["nothing to move"].startswith("already balanced")
     assert seen["report"] == shown["_link_counterpoise_report"]
-    (page,) = (name for name in installation.archive.report_names() if "nothing-to-move" in name)
+    names = [file.path for file in installation.archive.report_files()]
+    (page,) = (name for name in names if "nothing-to-move" in name)
     assert seen["report"].endswith(f"/counterpoise/reports/{page}")
     report = installation.archive.read_report(page)
     assert "Nothing needs to move" in report

@@ -153,5 +153,5 @@ def do_the_main_job(place: Place[SomeAirflow]) -> None:
     (run,) = place.installation.ledger.runs(cluster=CLUSTER)
     assert run.state is RunState.DONE
     assert set(leaders_per_broker(place.kafka).values()) == {6}
-    reports = place.installation.archive.report_names()
+    reports = [file.path for file in place.installation.archive.report_files()]
     assert any(run.run_id in name for name in reports), reports

@@ -125,7 +125,7 @@ def test_the_report_is_written_for_people_and_for_machines(place: Place) -> None
             from_json(audits.audit_report(installation, "demo", suffix="json"), where="it")
             == report
         )
-        assert set(installation.archive.report_names()) == {
+        assert {file.path for file in installation.archive.report_files()} == {
             "demo/audit.html",
             "demo/audit-2026-11-22.html",
         }

@@ -30,7 +30,7 @@ CALLS = (
     *("/api/clusters/demo", "/api/clusters/demo/audit"),
 )
 # Documents with a format of their own, and names that are data.
-OWN_FORMAT = {"bytes_in_trace", "first_disk", "settings", "balance"}
+OWN_FORMAT = {"first_disk", "settings", "balance"}
 
 
 @pytest.fixture
@@ -96,6 +96,17 @@ def test_what_waits_is_told_with_who_may_answer(story: Pages) -> None:
     assert len(call(story, "/api/fleet", "alice")["clusters"]) == 2
 
 
+def test_the_fleet_is_told_page_by_page_in_the_order_that_is_asked_for(tmp_path: Path) -> None:
+    names = [f"c{number:02d}" for number in range(60)]
+    clusters = "".join(f"  {name}: {{connection: x}}\n" for name in names)
+    pages = Pages.in_folder(tmp_path, f"clusters:\n{clusters}")
+    query = {"sort": "cluster", "order": "descending", "number": "2"}
+    found = call(pages, "/api/fleet", **query)
+    assert [one["cluster"] for one in found["clusters"]] == names[9::-1]
+    assert (found["page"], found["pages"], found["count"]) == (2, 2, 60)
+    assert call(pages, "/api/fleet", show="waiting")["clusters"] == []
+
+
 def test_open_runs_alone_are_told_as_with_the_fleet(story: Pages) -> None:
     found, of_fleet = call(story, "/api/open-runs"), call(story, "/api/fleet")
     assert found["waiting"] == of_fleet["waiting"] != []
@@ -106,6 +117,10 @@ def test_open_runs_alone_are_told_as_with_the_fleet(story: Pages) -> None:
 def test_a_cluster_has_its_balance_and_its_settings(story: Pages) -> None:
     found = call(story, "/api/clusters/demo")
     assert found["balance"]["cluster"] == "demo"
+    over_time = {"series", "breaks_before", "heat_maps"}
+    with story.installation() as installation:
+        document = json.loads(installation.archive.read_report("demo/leader-balance.json"))
+    assert document.keys() - found["balance"].keys() == over_time
     assert found["connections"][0]["settings"] == {"bootstrap.servers": "a:9092"}
     assert found["freeze"]["why"] == "month end"
     assert found["kept_empty"] == [

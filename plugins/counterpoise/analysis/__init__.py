@@ -24,9 +24,10 @@ from counterpoise.analysis.period import (
 )
 from counterpoise.analysis.rounds import Round, files_read, next_round
 from counterpoise.analysis.series import (
+    SeriesColumns,
     compared_snapshots,
     each_once,
-    latest_snapshot_id,
+    read_series,
     series_rows,
 )
 from counterpoise.analysis.wanted import uneven_snapshots, wanted_goals
@@ -35,6 +36,7 @@ __all__ = [
     "AROUND",
     "PeriodDays",
     "Round",
+    "SeriesColumns",
     "as_of_now",
     "broker_loads",
     "busy_partitions",
@@ -48,12 +50,12 @@ __all__ = [
     "flapping",
     "fleet",
     "fleet_entry",
-    "latest_snapshot_id",
     "leader_balance",
     "live_broker_counts",
     "next_round",
     "observed_inflow",
     "reaches",
+    "read_series",
     "seconds_of_rates",
     "series_rows",
     "topic_skew",

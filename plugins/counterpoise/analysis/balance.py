@@ -23,6 +23,7 @@ from counterpoise.analysis.events import churn, find_events
 from counterpoise.analysis.period import means
 from counterpoise.analysis.series import (
     NO_RACK,
+    Series,
     SeriesColumns,
     read_series,
     rows_for,
@@ -171,7 +172,7 @@ _IGNORED_BYTES: Final = 10 * 10**9  # off a fair share: nobody moves data for le
 
 
 def leader_balance(
-    series: pa.Table,
+    series: Series,
     topics: pa.Table,
     *,
     cluster: str,
@@ -302,7 +303,7 @@ def _point(
         replicas_off_share=farthest_from_share(replicas, weights),
         bytes_off_share=farthest_from_share(held_bytes, weights, ignored=_IGNORED_BYTES),
         bytes_in=_known_evenness(columns.bytes_in[rows][shares]),
-        racks=_rack_points(columns, racks, leaders, replicas, held_bytes),
+        racks=_rack_points(columns, racks, leaders),
         changes=changes,
     )
 
@@ -318,22 +319,14 @@ def _known_evenness(rates: Floats) -> Evenness | None:
     return _evenness(rates.astype(np.int64))
 
 
-def _rack_points(
-    columns: SeriesColumns, racks: Ints, leaders: Ints, replicas: Ints, held_bytes: Ints
-) -> tuple[RackPoint, ...]:
+def _rack_points(columns: SeriesColumns, racks: Ints, leaders: Ints) -> tuple[RackPoint, ...]:
     """Return the racks by name, the one without a name last.
 
     Each array has one value per live broker that shares.
     """
     distinct = sorted(set(racks.tolist()), key=lambda rack: (rack == NO_RACK, rack))
     return tuple(
-        RackPoint(
-            columns.rack_name(rack),
-            _evenness(leaders[racks == rack]),
-            _evenness(replicas[racks == rack]),
-            _evenness(held_bytes[racks == rack]),
-        )
-        for rack in distinct
+        RackPoint(columns.rack_name(rack), _evenness(leaders[racks == rack])) for rack in distinct
     )
 
 

@@ -124,9 +124,6 @@ def _figures(state: ClusterState) -> FleetEntry:
         live_bytes=tuple(broker.bytes for broker in balance.live_brokers),
         bytes_in_is_at_least=load.bytes_in.is_at_least if load else False,
         bytes_in_p95_is_at_least=load.bytes_in.is_period_at_least if load else False,
-        bytes_in_trace=load.bytes_in_trace if load else None,
-        disks=len(disks),
-        disks_not_known=len(disks) - len(known_disks),
         first_disk=known_disks[0] if known_disks else None,
     )
 

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from counterpoise.analysis.forecast import TimeAxis, growth_of
 from counterpoise.analysis.period import Period, is_often, means
-from counterpoise.analysis.series import read_series
+from counterpoise.analysis.series import Series, read_series
 from counterpoise.analysis.topics import (
     growing_topics,
     hot_topics,
@@ -64,7 +64,7 @@ _NOT_REGISTERED: Final = -np.inf  # in a matrix of rates
 
 
 def cluster_load(
-    series: pa.Table,
+    series: Series,
     topic_load: pa.Table,
     partition_load: pa.Table,
     log_dir_load: pa.Table,
@@ -83,7 +83,7 @@ def cluster_load(
     if not columns.snapshot_count:
         return None
     period = Period(columns)
-    as_leader, as_follower = _read_traffic(_of_cluster(series, cluster), period)
+    as_leader, as_follower = _read_traffic(columns.table, period)
     brokers, bytes_in = _brokers(period, as_leader, as_follower), as_leader.total()
     topics = topic_history(series, topic_load, topic_daily, period, since, until)
     loads_now = period.rows_now(_of_cluster(partition_load, cluster))

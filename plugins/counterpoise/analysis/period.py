@@ -1,6 +1,6 @@
 """The snapshots that rates of a period are taken from, and for how long each rate lasted.
 
-period = Period(read_series(series, cluster="demo", since=None, until=None))
+period = Period(read_series(series, cluster="demo"))
 seconds_of_rates(series, "demo")     # by snapshot id, without those after a gap
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.analysis.series import SeriesColumns, read_series
+from counterpoise.analysis.series import Series, SeriesColumns, read_series
 from counterpoise.model.columns import Flags, Floats, Ints, positions_in
 
 # Of the series before and after some days: the usual interval at their ends is known by that.
@@ -61,7 +61,7 @@ class PeriodDays:
 
 
 def days_of_period(
-    series: pa.Table, cluster: str, since: datetime | None, until: datetime | None
+    series: Series, cluster: str, since: datetime | None, until: datetime | None
 ) -> PeriodDays:
     """Return the days of a period that has a snapshot, from the midnight nearest to `since` on."""
     begin = begin_of_days(series, cluster, since, until) if since else None
@@ -83,15 +83,15 @@ def end_of_whole_days(latest: datetime, until: datetime | None) -> date:
     return after.date() if until is None or until >= after else latest.date()
 
 
-def reaches(series: pa.Table, cluster: str, begin: datetime, until: datetime | None) -> bool:
+def reaches(series: Series, cluster: str, begin: datetime, until: datetime | None) -> bool:
     """Return whether the series of a cluster goes back to `begin`, and it was not rebuilt since."""
-    columns = read_series(series, cluster=cluster, since=begin, until=until)
-    oldest = pc.min(series["observed_at"]).as_py()
-    return oldest is not None and oldest <= begin and columns.first == 0
+    columns = read_series(series, cluster=cluster)
+    is_old = bool(columns.times) and columns.times[0] <= begin
+    return is_old and columns.between(begin, until).first == 0
 
 
 def begin_of_days(
-    series: pa.Table, cluster: str, since: datetime, until: datetime | None
+    series: Series, cluster: str, since: datetime, until: datetime | None
 ) -> datetime:
     """Return the midnight (UTC) that is nearest to `since`: the one after it only where the period
     has a snapshot since then.
@@ -104,7 +104,7 @@ def begin_of_days(
     return after if is_nearer and _has_snapshot(series, cluster, after, until) else before
 
 
-def _has_snapshot(series: pa.Table, cluster: str, since: datetime, until: datetime | None) -> bool:
+def _has_snapshot(series: Series, cluster: str, since: datetime, until: datetime | None) -> bool:
     """Return whether there is one of since <= observed_at < until."""
     return read_series(series, cluster=cluster, since=since, until=until).snapshot_count > 0
 
@@ -126,11 +126,11 @@ def _seconds(columns: SeriesColumns) -> Floats:
     return seconds
 
 
-def seconds_of_rates(series: pa.Table, cluster: str) -> dict[str, float]:
+def seconds_of_rates(series: Series, cluster: str) -> dict[str, float]:
     """Return how many seconds the rates of each snapshot of a series lasted; those that do not
     count, after a gap or of a cluster that was just rebuilt, are not in it.
     """
-    columns = read_series(series, cluster=cluster, since=None, until=None)
+    columns = read_series(series, cluster=cluster)
     after_gap = set(columns.breaks.after_gap)
     return {
         snapshot_id: changes.seconds
@@ -142,9 +142,9 @@ def seconds_of_rates(series: pa.Table, cluster: str) -> dict[str, float]:
     }
 
 
-def live_broker_counts(series: pa.Table, cluster: str) -> dict[str, int]:
+def live_broker_counts(series: Series, cluster: str) -> dict[str, int]:
     """Return how many brokers were live in each snapshot of a series."""
-    columns = read_series(series, cluster=cluster, since=None, until=None)
+    columns = read_series(series, cluster=cluster)
     return {
         snapshot_id: int(columns.is_live[columns.rows(index)].sum())
         for index, snapshot_id in enumerate(columns.snapshot_ids)

@@ -7,13 +7,14 @@ It joins the results of the Spark jobs and is stored beside them, so that a page
 instead of hundreds.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +31,7 @@ from counterpoise.model.columns import (
     numbers_of,
     positions_in,
 )
-from counterpoise.model.intervals import GAP, usual_lately
+from counterpoise.model.intervals import GAP, MIN_INTERVALS, usual_lately
 from counterpoise.model.tables import SERIES
 
 _ORDER = [("observed_at", "ascending"), ("snapshot_id", "ascending"), ("broker_id", "ascending")]
@@ -105,14 +106,6 @@ def compared_snapshots(rows: pa.Table) -> list[tuple[str, str | None]]:
     columns = [distinct[name].to_pylist() for name in names]
     previous = columns[1] if len(columns) > 1 else [None] * distinct.num_rows
     return list(zip(columns[0], previous, strict=True))
-
-
-def latest_snapshot_id(series: pa.Table, until: datetime | None = None) -> str | None:
-    """Return the newest snapshot of a series, or the newest before `until`; None without any."""
-    if until is not None:
-        end = pa.scalar(until, series.schema.field("observed_at").type)
-        series = series.filter(pc.less(series["observed_at"], end))
-    return str(series["snapshot_id"][-1].as_py()) if series.num_rows else None
 
 
 def _without_shared_columns(table: pa.Table, keys: list[str]) -> pa.Table:
@@ -225,9 +218,31 @@ class SeriesColumns:
         for index in range(len(seconds)):
             earlier = seconds[max(0, index - _NEIGHBOURS) : index]
             later = seconds[index + 1 : index + 1 + _NEIGHBOURS]
-            lately = usual_lately(seconds[: index + 1])
+            lately = usual_lately(seconds[max(0, index + 1 - MIN_INTERVALS) : index + 1])
             usual.append(max(overall, median(earlier or [0.0]), median(later or [0.0]), lately))
         return usual
+
+    def between(self, since: datetime | None, until: datetime | None) -> "SeriesColumns":
+        """Return the snapshots with since <= observed_at < until, None for without limit."""
+        begin = 0 if since is None else bisect_left(self.times, since)
+        end = self.snapshot_count if until is None else bisect_left(self.times, until)
+        snapshots = slice(begin, max(begin, end))
+        starts = self.starts[begin : snapshots.stop + 1]
+        rows = slice(int(starts[0]), int(starts[-1]))
+        by_row = {name: getattr(self, name)[rows] for name in _BY_ROW}
+        by_snapshot = {name: getattr(self, name)[snapshots] for name in _BY_SNAPSHOT}
+        table = self.table.slice(rows.start, rows.stop - rows.start)
+        return replace(self, table=table, starts=starts - rows.start, **by_row, **by_snapshot)
+
+    def latest_id(
+        self, until: datetime | None = None, *, among: Collection[str] | None = None
+    ) -> str | None:
+        """Return the newest snapshot, or the newest before `until`; only of those `among`, if
+        given. None without any.
+        """
+        ids = self.between(None, until).snapshot_ids
+        known = ids if among is None else [one for one in ids if one in among]
+        return known[-1] if known else None
 
     @property
     def latest(self) -> pa.Table:
@@ -239,10 +254,21 @@ class SeriesColumns:
         return None if rack == NO_RACK else self.rack_names[rack]
 
 
+# Whoever wants several figures of a cluster reads its table once, and hands on the columns.
+Series: TypeAlias = pa.Table | SeriesColumns
+_BY_ROW: Final = (
+    *("broker_ids", "racks", "is_live", "leaders", "preferred_leaders", "leaders_not_preferred"),
+    *("leaders_lost", "leaders_handed_back", "replicas", "bytes", "bytes_in"),
+)
+_BY_SNAPSHOT: Final = ("snapshot_ids", "times", "cluster_ids", "previous_ids", "changes")
+
+
 def read_series(
-    series: pa.Table, *, cluster: str, since: datetime | None, until: datetime | None
+    series: Series, *, cluster: str, since: datetime | None = None, until: datetime | None = None
 ) -> SeriesColumns:
     """Return the rows of `cluster` with since <= observed_at < until, None for without limit."""
+    if isinstance(series, SeriesColumns):
+        return series.between(since, until)
     table = _in_order(_wanted(series, cluster, since, until).combine_chunks())
     racks, rack_names = _racks(table["rack"])
     leaders = numbers_of(table["leaders"])
@@ -308,7 +334,9 @@ def _in_order(table: pa.Table) -> pa.Table:
     is_last = (snapshots[order] != snapshots[following]) | (brokers[order] != brokers[following])
     if len(order):
         is_last[-1] = True
-    return table.take(pa.array(order[is_last]))
+    kept = order[is_last]
+    is_in_order = np.array_equal(kept, np.arange(table.num_rows))  # as the views are kept
+    return table if is_in_order else table.take(pa.array(kept))
 
 
 def _snapshots(table: pa.Table) -> tuple[tuple[str, ...], Ints]:

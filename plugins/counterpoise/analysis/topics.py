@@ -27,7 +27,7 @@ from counterpoise.analysis.period import (
     means,
     start_of_day,
 )
-from counterpoise.analysis.series import read_series
+from counterpoise.analysis.series import Series, read_series
 from counterpoise.model.columns import Flags, Floats, Ints, floats_of, positions_in
 from counterpoise.model.load import HotTopic, Rates, TopicGrowth
 from counterpoise.model.tables import TOPIC_LOAD_DAILY
@@ -164,7 +164,7 @@ class TopicHistory:
 
 
 def topic_history(
-    series: pa.Table,
+    series: Series,
     topic_load: pa.Table,
     topic_daily: pa.Table | None,
     period: Period,

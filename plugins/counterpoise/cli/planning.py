@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -227,10 +228,8 @@ def _add_plan(commands: Commands) -> None:
     )
     parser.add_argument("--rack", metavar="RACK", help="the rack of these brokers")
     parser.add_argument(
-        COMMAND_LINE_OPTIONS["is_quick"],
-        dest="is_quick",
+        "--quick",
         action="store_true",
-        default=None,
         help="the first answer: without the seconds of work that let a cluster of up to some "
         "thousand replicas copy less",
     )
@@ -243,7 +242,7 @@ def _plan(arguments: argparse.Namespace, console: Console) -> int:
     values = {field: getattr(arguments, field) for field in COMMAND_LINE_OPTIONS}
     rate = _rate(arguments)
     if arguments.what_if_brokers is None:
-        rebalance_request = _request(values)
+        rebalance_request = replace(_request(values), is_quick=arguments.quick)
         snapshot, policy, kept_empty = _state(arguments)
         plan = plan_without(kept_empty, snapshot, rebalance_request, policy)
         return _write_plan(plan, rate, arguments, console)
@@ -252,7 +251,7 @@ def _plan(arguments: argparse.Namespace, console: Console) -> int:
     snapshot, new_ids = with_new_brokers(snapshot, count, arguments.rack)
     if values["goal"] == Goal.ADD_BROKERS and values["broker_ids"] is None:
         values["broker_ids"] = [*new_ids]
-    rebalance_request = _request(values)
+    rebalance_request = replace(_request(values), is_quick=arguments.quick)
     plan = plan_without(kept_empty, snapshot, rebalance_request, policy)
     _print_plan(plan, rate, arguments, console)
     return _NOTHING_TO_MOVE if plan.is_empty else 0

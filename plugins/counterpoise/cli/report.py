@@ -13,7 +13,7 @@ from counterpoise.errors import InputError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.balance import LeaderBalance, WantedRebalance
 from counterpoise.model.finding import WantedPlan
-from counterpoise.model.fleet_document import FleetDocument, read_fleet
+from counterpoise.model.fleet_document import FleetDocument
 from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import pluralize
 from counterpoise.services import analyses, reports
@@ -71,7 +71,7 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.json:
         print_json(json.loads(document), indent=1)
     elif arguments.fleet:
-        _print_fleet(console, read_fleet(document, where=page))
+        _print_fleet(console, fleet.document)
     else:
         _print_balance(console, written.analysed.balance, written.analysed.wanted)
     if not arguments.json:

@@ -58,8 +58,7 @@ def scheduled_at_of(snapshot_id: str) -> datetime:
     try:
         if match is None:
             raise ValueError
-        whole, _, fraction = match["at"].partition(".")
-        return datetime.strptime(whole, _AT).replace(tzinfo=UTC, microsecond=int(fraction or 0))
+        return datetime.fromisoformat(match["at"]).replace(tzinfo=UTC)
     except ValueError:
         raise InputError(
             f"snapshot id {snapshot_id!r} is not one of the history; those look like "

@@ -176,12 +176,10 @@ class TopicLeaderSkew:
 
 @dataclass(frozen=True, slots=True)
 class RackPoint:
-    """How evenly the live brokers of one rack are used in one snapshot."""
+    """How evenly the live brokers of one rack lead in one snapshot."""
 
     rack: str | None
     leaders: Evenness
-    replicas: Evenness
-    bytes: Evenness
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The fleet as a document: a flat entry per cluster, the worst first, with what small charts need.
+"""The fleet as a document: a flat entry per cluster, the worst first.
 
     read_fleet(text, where="reports/fleet.json").clusters[0].worst
     read_entry(entry_text(entry))
@@ -6,15 +6,15 @@
 The pages of all clusters are drawn from entries, whether these were just made or read again.
 """
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
 from counterpoise.errors import InputError
 from counterpoise.model.balance import LeaderBalance, LeftOut, WantedRebalance
-from counterpoise.model.json_values import iso_time, json_keys, read_json, to_content
-from counterpoise.model.load import ClusterLoad, DiskForecast, Trace
+from counterpoise.model.json_values import json_keys, read_json
+from counterpoise.model.load import ClusterLoad, DiskForecast
 from counterpoise.model.safe_text import for_json
 
 # -- What is known of each cluster of the fleet, and what can be the matter with it
@@ -117,9 +117,6 @@ class FleetEntry:
     # Which of these rates are only lower bounds: now, and 95 %.
     bytes_in_is_at_least: bool = False
     bytes_in_p95_is_at_least: bool = False
-    bytes_in_trace: Trace | None = None
-    disks: int = 0
-    disks_not_known: int = 0  # without a forecast
     first_disk: DiskForecast | None = None  # to fill, of those with a forecast
     left_out: tuple[LeftOut, ...] = ()
     overdue_after_seconds: float | None = None
@@ -143,9 +140,12 @@ class FleetDocument:
 
 
 def document_of(entry: FleetEntry) -> dict[str, Any]:
-    """Return everything of an entry, as the document has it."""
-    observed_at = None if entry.observed_at is None else iso_time(entry.observed_at)
-    return to_content(entry, {"concerns": "findings"}) | {"observed_at": observed_at}
+    """Return an entry as the document has it: of a disk not what it held over time."""
+    document = asdict(entry)
+    document["findings"] = document.pop("concerns")
+    if entry.first_disk is not None:
+        del document["first_disk"]["held"]
+    return document
 
 
 def fleet_json(fleet: FleetDocument) -> str:
@@ -154,7 +154,7 @@ def fleet_json(fleet: FleetDocument) -> str:
     """
     document = {
         "format": FORMAT,
-        "as_of": fleet.as_of.astimezone(UTC).isoformat(),
+        "as_of": fleet.as_of,
         "clusters": list(map(document_of, fleet.clusters)),
     }
     return for_json(document, indent=1) + "\n"

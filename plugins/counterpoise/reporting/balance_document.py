@@ -22,6 +22,7 @@ from counterpoise.model.load import ClusterLoad
 from counterpoise.model.safe_text import for_json
 
 FORMAT: Final = "counterpoise-leader-balance/2"
+OVER_TIME: Final = ("series", "breaks_before", "heat_maps")  # keys
 _MEASURES: Final = ("leaders", "preferred_leaders", "replicas", "bytes", "bytes_in")
 # What the JSON has of the period before.
 _OF_PERIOD: Final = (
@@ -148,10 +149,10 @@ def _point(point: BalancePoint) -> dict[str, Any]:
         "share_not_preferred": point.share_not_preferred,
         **{measure: _evenness(getattr(point, measure)) for measure in _MEASURES},
         "racks": [
-            {"rack": rack.rack, "live_brokers": rack.leaders.broker_count}
-            | {
-                measure: _min_and_max(getattr(rack, measure))
-                for measure in ("leaders", "replicas", "bytes")
+            {
+                "rack": rack.rack,
+                "live_brokers": rack.leaders.broker_count,
+                "leaders": _min_and_max(rack.leaders),
             }
             for rack in point.racks
         ],

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from counterpoise import analysis, history
 from counterpoise.errors import RefusedError, StoreError
@@ -54,7 +53,7 @@ class KnownOfCluster:
 
     installation: Installation
     cluster: str
-    series: pa.Table
+    series: analysis.SeriesColumns
     results: Results
     kept_empty: frozenset[int]  # brokers
 
@@ -80,13 +79,14 @@ def cluster_analysis(
 
     Raises RefusedError when there is no analysed snapshot in that time.
     """
-    series = _series(installation, cluster, period, until)
-    if series.num_rows == 0:
+    table = _series(installation, cluster, period, until)
+    series = analysis.read_series(table, cluster=cluster)
+    if not series.times:
         raise RefusedError(
             f"cluster {cluster} has no analysed snapshot yet; make one: "
             f"counterpoise snapshot --cluster {cluster}"
         )
-    newest_at: datetime = series["observed_at"][-1].as_py()
+    newest_at = series.times[-1]
     end = until or newest_at
     kept_empty = frozenset(installation.active_requests(cluster).kept_empty)
     known = KnownOfCluster(
@@ -116,25 +116,27 @@ def _series(
     installation: Installation, cluster: str, period: timedelta, until: datetime | None
 ) -> pa.Table:
     """Return the series of this period and of the one before; of all months, where the newest
-    snapshot is older than expected, or none is known of the time before both.
+    snapshot is older than expected, or those before both periods are needed too.
     """
     try:
         since = (until or installation.clock()) - 2 * period - _READ_BEFORE
-        series = stored_view(installation, cluster, since=since)
-        if series.num_rows:
-            end = until or series["observed_at"][-1].as_py()
-            begin = end - 2 * period
-            if begin - analysis.AROUND >= since and series["observed_at"][0].as_py() <= begin:
-                return series
     except OverflowError:  # of a period of thousands of years
-        pass
+        return stored_view(installation, cluster)
+    series = stored_view(installation, cluster, since=since)
+    if series.num_rows:
+        end = until or series["observed_at"][-1].as_py()
+        begin = end - 2 * period
+        if begin - analysis.AROUND >= since and series["observed_at"][0].as_py() <= begin:
+            return series
+    if not installation.results.view_files(cluster, "series").begin_before(since):
+        return series
     return stored_view(installation, cluster)
 
 
 def _balance(
     known: KnownOfCluster, since: datetime, until: datetime | None
 ) -> LeaderBalance | None:
-    latest_id = analysis.latest_snapshot_id(known.series, until)
+    latest_id = known.series.latest_id(until)
     if latest_id is None:
         return None
     return analysis.leader_balance(
@@ -215,9 +217,8 @@ def _latest_with_results(known: KnownOfCluster, until: datetime | None) -> set[s
     """Return the latest snapshot of the period whose topics and partitions are still known: that of
     its end, unless it was thinned out. Empty where there is none.
     """
-    ids = pa.array(sorted(known.results.of_cluster(known.cluster)), pa.string())
-    with_results = known.series.filter(pc.is_in(known.series["snapshot_id"], value_set=ids))
-    latest_id = analysis.latest_snapshot_id(with_results, until)
+    with_results = known.results.of_cluster(known.cluster)
+    latest_id = known.series.latest_id(until, among=with_results)
     return set() if latest_id is None else {latest_id}
 
 
@@ -255,7 +256,7 @@ def _load(
 
 def with_period_figures(
     results: Results,
-    series: pa.Table,
+    series: analysis.SeriesColumns,
     balance: LeaderBalance,
     load: ClusterLoad | None,
     since: datetime,
@@ -291,7 +292,7 @@ class _Days:
 
     results: Results
     cluster: str
-    series: pa.Table
+    series: analysis.SeriesColumns
     since: datetime
     until: datetime | None
 
@@ -300,12 +301,9 @@ class _Days:
         return analysis.days_of_period(self.series, self.cluster, self.since, self.until)
 
     @property
-    def series_around(self) -> pa.Table:
+    def series_around(self) -> analysis.SeriesColumns:
         """Return the series of these days, and of those just before."""
-        begin = pa.scalar(
-            self.since - analysis.AROUND, self.series.schema.field("observed_at").type
-        )
-        return self.series.filter(pc.greater_equal(self.series["observed_at"], begin))
+        return self.series.between(self.since - analysis.AROUND, None)
 
     def tables(self, name: str) -> "_Tables":
         return _Tables(self, name)

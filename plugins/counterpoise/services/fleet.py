@@ -11,24 +11,26 @@ there is what the store has, and the views say so.
 Limits: a cluster that was added since the last analysis has no figures yet.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from counterpoise import access, analysis
-from counterpoise.archive import audit_report_name, balance_report_name, fleet_report_name
+from counterpoise.archive import audit_report_name, balance_report_name
 from counterpoise.errors import CounterpoiseError, InputError, LedgerError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import shown_settings
 from counterpoise.ledger.ledger import LedgerState
 from counterpoise.model.cluster_failure import ClusterFailure
 from counterpoise.model.control import ActiveRequests
-from counterpoise.model.fleet_document import FleetDocument, FleetEntry, read_fleet
+from counterpoise.model.fleet_document import FleetDocument, FleetEntry
 from counterpoise.model.policy import Action
 from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.severity import Severity
+from counterpoise.reporting.balance_document import OVER_TIME
 from counterpoise.services.approvals import asks_people, whose_yes
 from counterpoise.services.audits import newest_points
 from counterpoise.services.requests import in_force
@@ -40,20 +42,17 @@ from counterpoise.views import view_of
 from counterpoise.views.cluster import BalanceSummary, ClusterHead, read_summary
 from counterpoise.views.fleet import (
     NOT_READ,
-    Condition,
     FleetRow,
     FleetView,
     FreezeView,
     OpenRunsView,
     conditions,
-    failing,
     in_order,
 )
 from counterpoise.views.now import RunNow
 from counterpoise.views.run import WaitingRunView
 
 _LOGGER = safe_logger(__name__)
-_DOCUMENTS: Final = FileCache(read_fleet, max_entries=5)
 _BALANCES: Final = FileCache(read_summary, max_entries=20)
 _RUNS_SHOWN: Final = 20
 
@@ -74,7 +73,7 @@ class LedgerNow:
 def fleet(installation: Installation, viewing: Viewing) -> FleetView:
     """Return all clusters, the worst first."""
     ledger = _ledger_now(installation, viewing)
-    document = _fleet_document(installation)
+    document = installation.archive.fleet()
     halted = _halted(ledger.states.values())
     waiting_ids = {one.run_id for one in ledger.waiting}
     going_on = [run for run in ledger.runs if run.run_id not in waiting_ids]
@@ -108,16 +107,6 @@ def _open_runs(installation: Installation, viewing: Viewing) -> list[Run]:
 
 def _halted(states: Iterable[LedgerState]) -> list[Run]:
     return [state.run for state in states if state.run and state.run.state is RunState.HALTED]
-
-
-def failing_clusters(installation: Installation) -> dict[str, Condition]:
-    """Return what does not work now, by cluster; {} while the ledger is away, too."""
-    try:
-        failures = installation.ledger.failures()
-    except LedgerError as error:
-        _LOGGER.warning("a page is shown without the ledger: %s", error)
-        return {}
-    return {name: failing(failure) for name, failure in failures.items()}
 
 
 def _ledger_now(installation: Installation, viewing: Viewing) -> LedgerNow:
@@ -240,15 +229,6 @@ def _waiting(
     )
 
 
-def _fleet_document(installation: Installation) -> FleetDocument | None:
-    path = f"reports/{fleet_report_name(suffix='json')}"
-    try:
-        return _DOCUMENTS.of(installation.archive.store, path)
-    except CounterpoiseError as error:
-        _LOGGER.warning("the figures of the fleet are left out: %s", error)
-        return None
-
-
 def _in_order(clusters: Sequence[str], known: Mapping[str, FleetEntry]) -> list[str]:
     """Return the clusters in the order of the document, those that it lacks first."""
     wanted = set(clusters)
@@ -300,7 +280,7 @@ def cluster_head(installation: Installation, viewing: Viewing, name: str) -> Clu
     """
     viewing.check(name)
     ledger = _ledger_now(installation, viewing.narrowed_to(name))
-    (row,) = _rows(installation, (name,), ledger, _fleet_document(installation))
+    (row,) = _rows(installation, (name,), ledger, installation.archive.fleet())
     active = ledger.active.get(name)
     age = row.age_seconds
     run_count = None if ledger.away else len(installation.ledger.runs(cluster=name))
@@ -376,9 +356,13 @@ def _downloads(installation: Installation, name: str) -> tuple[str, ...]:
     return tuple(name for name in names if store.info(f"reports/{name}") is not None)
 
 
-def balance_document(installation: Installation, name: str) -> str | None:
-    """Return the newest balance report of a cluster as JSON; None where there is none."""
+def balance_document(installation: Installation, name: str) -> dict[str, Any] | None:
+    """Return the newest balance report of a cluster, without what it has of each snapshot: that is
+    most of it, and the report itself is at hand. None where there is none, or it is damaged.
+    """
     try:
-        return installation.archive.read_report(balance_report_name(name, suffix="json"))
-    except CounterpoiseError:
+        text = installation.archive.read_report(balance_report_name(name, suffix="json"))
+        document = json.loads(text)
+    except (CounterpoiseError, ValueError):
         return None
+    return {key: value for key, value in document.items() if key not in OVER_TIME}

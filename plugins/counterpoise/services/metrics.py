@@ -7,30 +7,18 @@ Evenness is that of `reports/fleet.json`, which each analysis writes; findings a
 newest audit. What is not known has no sample.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final
 
 from counterpoise.installation import Installation
 from counterpoise.ledger.ledger import LedgerState
 from counterpoise.model import metric
 from counterpoise.model.finding import AuditPoint
+from counterpoise.model.fleet_document import FleetEntry
 from counterpoise.model.metric import Sample
 from counterpoise.model.run import UNDER_WAY_STATES, RunState
 from counterpoise.model.severity import Severity
 from counterpoise.services.approvals import asks_people
-
-_EVENNESS: Final[Mapping[str, str]] = {
-    "leaders": "leaders_max_over_mean",
-    "replicas": "replicas_max_over_mean",
-    "bytes": "bytes_max_over_mean",
-    "bytes_in": "bytes_in_max_over_mean",
-}
-_OF_BROKER: Final[Mapping[str, str]] = {
-    "leaders": "live_leaders",
-    "replicas": "live_replicas",
-    "bytes": "live_bytes",
-}
 
 
 def samples(installation: Installation, clusters: Collection[str] | None = None) -> list[Sample]:
@@ -50,25 +38,39 @@ def balance_samples(installation: Installation, clusters: Collection[str]) -> li
     """Return what the last analysis says: evenness, what each broker holds, idle brokers, the first
     disk to fill.
     """
-    by_cluster = installation.archive.fleet_figures()
+    fleet = installation.archive.fleet()
+    by_cluster = {entry.cluster: entry for entry in fleet.clusters} if fleet else {}
     return [
         sample
         for cluster in clusters
-        for sample in _of_balance(cluster, by_cluster.get(cluster, {}))
+        if cluster in by_cluster
+        for sample in _of_balance(by_cluster[cluster])
     ]
 
 
-def _of_balance(cluster: str, row: Mapping[str, Any]) -> Iterator[Sample]:
-    for measure, key in _EVENNESS.items():
-        if row.get(key) is not None:
-            yield Sample(metric.EVENNESS, (cluster, measure), row[key])
-    for measure, key in _OF_BROKER.items():
-        for broker_id, held in zip(row.get("live_broker_ids", ()), row.get(key, ()), strict=False):
-            yield Sample(metric.BROKER_HOLDS, (cluster, str(broker_id), measure), held)
-    if row.get("idle_brokers") is not None:
-        yield Sample(metric.IDLE_BROKERS, (cluster,), row["idle_brokers"])
-    if row.get("first_full_days") is not None:
-        yield Sample(metric.FIRST_DISK_FULL, (cluster,), row["first_full_days"])
+def _of_balance(entry: FleetEntry) -> Iterator[Sample]:
+    cluster = entry.cluster
+    evenness = {
+        "leaders": entry.leaders_max_over_mean,
+        "replicas": entry.replicas_max_over_mean,
+        "bytes": entry.bytes_max_over_mean,
+        "bytes_in": entry.bytes_in_max_over_mean,
+    }
+    for measure, max_over_mean in evenness.items():
+        if max_over_mean is not None:
+            yield Sample(metric.EVENNESS, (cluster, measure), max_over_mean)
+    held = {
+        "leaders": entry.live_leaders,
+        "replicas": entry.live_replicas,
+        "bytes": entry.live_bytes,
+    }
+    for measure, by_broker in held.items():
+        for broker_id, amount in zip(entry.live_broker_ids, by_broker, strict=False):
+            yield Sample(metric.BROKER_HOLDS, (cluster, str(broker_id), measure), amount)
+    if entry.idle_brokers is not None:
+        yield Sample(metric.IDLE_BROKERS, (cluster,), entry.idle_brokers)
+    if entry.first_full_days is not None:
+        yield Sample(metric.FIRST_DISK_FULL, (cluster,), entry.first_full_days)
 
 
 # -- of the audits

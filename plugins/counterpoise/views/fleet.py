@@ -2,7 +2,7 @@
 
     shown = seen.page(FleetQuery(search="orders", show="attention", sort="disk", page=2))
     shown.rows[0].condition.word      # "Not answering"
-    seen.document                     # GET /api/fleet
+    seen.document(query)              # GET /api/fleet
 
 Figures are those of the newest analysis; failures, snapshots, findings and runs are as of now.
 """
@@ -258,12 +258,15 @@ class FleetView(Struct, frozen=True, kw_only=True):
         rows = tuple(found[first : first + ROWS_ON_A_PAGE])
         return FleetPage(rows, number, pages, first + 1, len(found), by_filter)
 
-    def document(self, search: str = "") -> dict[str, Any]:
-        """Return what the JSON API answers."""
-        wanted = search.strip().casefold()
+    def document(self, query: FleetQuery) -> dict[str, Any]:
+        """Return what the JSON API answers: of the clusters one page."""
+        shown = self.page(query)
         return {
             "analysed_at": self.analysed_at,
-            "clusters": [row.document for row in self.rows if wanted in row.cluster.casefold()],
+            "clusters": [row.document for row in shown.rows],
+            "page": shown.number,
+            "pages": shown.pages,
+            "count": shown.count,
             "waiting": as_document(self.waiting),
             "runs": as_document(self.runs),
             "freezes": as_document(self.freezes),
@@ -313,7 +316,7 @@ def conditions(
     """Return what there is to say of a cluster, the gravest first."""
     found: list[Condition] = []
     if failure:
-        found.append(failing(failure))
+        found.append(_of_failure(failure))
     if run and run.state is RunState.HALTED:
         found.append(Condition("bad", "stop", "Run halted", capitalized(run.reason), run.run_id))
     if waiting:
@@ -334,8 +337,7 @@ def conditions(
     return by_kind or [_HEALTHY]
 
 
-def failing(failure: ClusterFailure) -> Condition:
-    """Return that the brokers do not answer, or that the last snapshot failed, and why."""
+def _of_failure(failure: ClusterFailure) -> Condition:
     is_away = failure.kind is FailureKind.NOT_ANSWERING
     word, icon = ("Not answering", "off") if is_away else ("Snapshot failed", "stop")
     why = f"Since {format_moment(failure.since)}: {failure.text}"

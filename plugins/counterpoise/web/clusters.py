@@ -161,7 +161,7 @@ def cluster_routes(open_installation: OpenInstallation) -> APIRouter:
         with open_installation() as installation:
             found = cluster(installation, Viewing.of(installation, viewer), name)
             balance = balance_document(installation, name)
-        return answer(view=ClusterView.of(found, json.loads(balance) if balance else None))
+        return answer(view=ClusterView.of(found, balance))
 
     @router.get("/api/clusters/{name}/audit")
     def audit_json(name: str, viewer: CurrentViewer) -> Response:

@@ -61,15 +61,15 @@ def fleet_routes(open_installation: OpenInstallation) -> APIRouter:
                 "order": query.order,
             },
             filters=[(name, word) for name, (word, _) in FILTERS.items()],
-            failures={row.cluster: row.condition for row in found.rows if row.failure},
+            failures={row.cluster: row.condition.word for row in found.rows if row.failure},
             now=now,
         )
 
     @router.get("/api/fleet")
-    def fleet_json(viewer: CurrentViewer, search: str = "") -> Response:
+    def fleet_json(viewer: CurrentViewer, query: Query) -> Response:
         with open_installation() as installation:
             found = fleet(installation, Viewing.of(installation, viewer))
-        return answer(**found.document(search))
+        return answer(**found.document(query))
 
     @router.get("/api/open-runs")
     def open_runs_json(viewer: CurrentViewer) -> Response:
