@@ -24,6 +24,11 @@ Lower bounds hold for any plan that reaches the goal; a plan below them stopped 
 A share is the mean; by the size of disks where the largest has more than 1.1 times the smallest.
 Then no broker's share is more than one replica of everything, and what is more goes to the others.
 
+A giant is a replica that is larger than the band of any broker without one. Its broker's share is
+the giant and the smallest replicas that fill its share of them; the others share what is left. The
+bound takes giants to stay: 400 GB on one of three brokers, and 100 GB in small replicas on another
+one, bound a plan by 45 GB, and not by what the mean of 167 GB would ask for.
+
 Limits: dead brokers count as live ones, and scopes and policies are not known.
 """
 
@@ -35,6 +40,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from math import ceil, floor
 from pathlib import Path
 from typing import Any
@@ -94,18 +100,49 @@ class Case:
             return dict.fromkeys(self.live, 1.0)
         return {b: self.disks[b] / largest for b in self.live}
 
-    def shares(self, members: list[int], total: float, most: float) -> dict[int, float]:
-        """The share of each member in a total of which none may have more than `most`."""
+    def shares(
+        self, members: list[int], total: float, most: float, least: Mapping[int, float] = {}
+    ) -> dict[int, float]:
+        """The share of each member in a total of which none may have more than `most`, and some
+        have at `least` so much.
+        """
         shares: dict[int, float] = {}
         left = set(members)
         while left:
             per_weight = (total - sum(shares.values())) / sum(self.weights[b] for b in left)
-            full = {b for b in left if per_weight * self.weights[b] > most}
-            if not full:
-                return shares | {b: per_weight * self.weights[b] for b in left}
-            shares |= dict.fromkeys(full, most)
-            left -= full
+            fair = {b: per_weight * self.weights[b] for b in left}
+            limits = {b: least[b] for b in left if fair[b] < least.get(b, 0.0)}
+            limits = limits or {b: most for b in left if fair[b] > most}
+            if not limits:
+                return shares | fair
+            shares |= limits
+            left -= limits.keys()
         return shares
+
+    def byte_shares(
+        self, members: list[int], replicas: int, held: int, assignment: Assignment
+    ) -> tuple[dict[int, float], set[int]]:
+        """The share of each member in bytes that they hold, and who of them holds a giant."""
+        everything = sum(self.sizes.values())
+        counts = self.shares(members, replicas, len(assignment))
+        smallest = [0, *accumulate(sorted(self.sizes.values()))]
+        least: dict[int, float] = {}
+        while True:
+            shares = self.shares(members, held, everything, least)
+            highest = max((shares[b] for b in members if b not in least), default=everything)
+            giants = {
+                (key, broker)
+                for key, row in assignment.items()
+                if self.sizes[key] > (1 + self.tolerance) * highest
+                for broker in {*row} & {*members}
+            }
+            found = {
+                broker: self.sizes[key] + smallest[max(0, floor(counts[broker]) - 1)]
+                for key, broker in sorted(giants, key=lambda giant: self.sizes[giant[0]])
+            }
+            if found.keys() == least.keys():
+                return shares, set(least)
+            least = {broker: float(size) for broker, size in found.items()}
 
     @cached_property
     def has_one_replica_per_rack(self) -> bool:
@@ -161,7 +198,7 @@ def judge(
         "after": figures[1],
         "leaders_now": _spread(Counter(case.leaders.values()), case.live),
         "best_leader_max_minus_min": -(-count // brokers) - count // brokers,
-        "brokers_out_of_bytes_band": _out_of_band(case, loads[1].held),
+        "brokers_out_of_bytes_band": _out_of_band(case, after, loads[1]),
         "partitions_with_several_new_replicas": sum(len(new) > 1 for new in added.values()),
         "partitions_keeping_no_old_replica": sum(
             not set(after[key]) & set(case.before[key]) for key in added
@@ -208,12 +245,13 @@ def lower_bounds(case: Case, load: Load) -> tuple[int, int]:
         fair = case.shares(members, all_replicas, len(case.before))
         whole = {b: (floor(share + _EPSILON), ceil(share - _EPSILON)) for b, share in fair.items()}
         replicas += _arrivals(load.replicas, destinations, whole)
-        fair = case.shares(members, all_bytes, sum(case.sizes.values()))
+        fair, with_giant = case.byte_shares(members, all_replicas, all_bytes, case.before)
         bands = {
             b: ((1 - case.tolerance) * share, (1 + case.tolerance) * share)
             for b, share in fair.items()
+            if b not in with_giant
         }
-        held += _arrivals(load.held, destinations, bands)
+        held += _arrivals(load.held, [b for b in destinations if b in bands], bands)
     return int(replicas), int(held)
 
 
@@ -324,16 +362,18 @@ def _is_uneven_over_racks(case: Case, brokers: tuple[int, ...]) -> bool:
     return max(stacks.values(), default=0) > lowest + 1
 
 
-def _out_of_band(case: Case, held: Counter[int]) -> int:
+def _out_of_band(case: Case, assignment: Assignment, load: Load) -> int:
     """Brokers whose bytes are further than the tolerance from their share, of their rack where
     racks == RF.
     """
     groups = case.by_rack.values() if case.has_one_replica_per_rack else [case.live]
     out = 0
     for members in groups:
-        total = sum(held[b] for b in members)
-        for broker, share in case.shares(members, total, sum(case.sizes.values())).items():
-            out += abs(held[broker] - share) > case.tolerance * share * (1 + _EPSILON)
+        replicas = sum(load.replicas[b] for b in members)
+        held = sum(load.held[b] for b in members)
+        fair, _ = case.byte_shares(members, replicas, held, assignment)
+        for broker, share in fair.items():
+            out += abs(load.held[broker] - share) > case.tolerance * share * (1 + _EPSILON)
     return out
 
 

@@ -207,14 +207,6 @@ class Archive:
             )
         return plan
 
-    def read_recorded_plan(self, path: str, fingerprint: str) -> RebalancePlan:
-        """Read the plan whose fingerprint the ledger has, to show it: a tenth of the time.
-
-        Raises InputError, StalePlanError, as `read_plan`, for any other file.
-        """
-        plan = RebalancePlan.of_record(self.store.read_bytes(path), fingerprint)
-        return plan or self.read_plan(path, fingerprint)
-
     def write_audit(self, report: AuditReport) -> str:
         """Write an audit; returns its path, relative to the store.
 

@@ -44,6 +44,10 @@ class UnknownNameError(InputError):
     """There is nothing of this name: no such run, report, cluster, or form."""
 
 
+class MissingConnectionError(InputError):
+    """Nobody has said how a cluster is reached: there is no connection of this id."""
+
+
 class ConfigurationError(InputError):
     """`config/clusters.yaml` or a connection cannot be read or is malformed; `complaints` has all
     that is wrong.

@@ -192,6 +192,12 @@ def format_seconds(seconds: float) -> str:
     return " ".join(shown[:2]) or "0 s"
 
 
+def format_clock(at: datetime, now: datetime | None = None) -> str:
+    """Return `10:08`, in UTC, of the day that it is now, and `29 Nov 10:08` of any other day."""
+    is_today = now is not None and at.astimezone(UTC).date() == now.astimezone(UTC).date()
+    return f"{at.astimezone(UTC):{'%H:%M' if is_today else '%-d %b %H:%M'}}"
+
+
 def format_moment(at: datetime) -> str:
     """Return a time in UTC to the minute: `2026-12-01 06:00 UTC`."""
     return f"{at:%Y-%m-%d %H:%M} UTC"

@@ -28,7 +28,6 @@ HEAVY = (
     "great_expectations",
     "pyspark",
     "ortools",
-    "confluent_kafka",
     "kafka",
     "counterpoise.services",
 )

@@ -6,7 +6,6 @@ import json
 import logging
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from email.message import Message
 from pathlib import Path
 from typing import Any
@@ -118,7 +117,7 @@ def test_a_connection_that_cannot_be_used_fails_nothing_and_is_named(
 
 def recorded(installation: Installation, run_id: str) -> str:
     events = LedgerView.of(installation.ledger).events(run_id)
-    return "\n".join(event.text for event in events if event.kind == "not notified")
+    return "\n".join(event.text for event in events if event.kind == "notified")
 
 
 def test_everybody_is_notified_once_however_often_tasks_run(
@@ -130,7 +129,7 @@ def test_everybody_is_notified_once_however_often_tasks_run(
     assert titles(hook) == ["demo: a plan waits for a yes or a no"]
     assert hook.paths == [f"/{SECRET}"]
     assert hook.bodies[0]["text"].endswith(f"/counterpoise/runs/{run_id}")
-    assert recorded(telling, run_id) == ""
+    assert recorded(telling, run_id) == f"question {run_id}"
 
 
 def test_a_question_has_goal_bytes_time_who_may_answer_and_the_link(
@@ -215,18 +214,11 @@ def test_a_mail_server_that_is_away_keeps_no_webhook_from_being_told(
     assert "question (demo) was not sent to email ops@example.org: " in caplog.text
     tell(telling, "demo")
     assert len(hook.bodies) == 2, "somebody was reached"
-    assert recorded(telling, run_id) == ""
-
-
-def test_of_workers_at_the_same_time_one_sends(telling: Installation, hook: Webhook) -> None:
-    propose(telling)
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: tell(telling, "demo"), range(8)))
-    assert titles(hook) == ["demo: a plan waits for a yes or a no"]
+    assert recorded(telling, run_id) == f"question {run_id}"
 
 
 def test_a_webhook_that_was_down_gets_each_message_once_when_it_is_back(
-    telling: Installation, hook: Webhook
+    telling: Installation, hook: Webhook, caplog: pytest.LogCaptureFixture
 ) -> None:
     run_id = propose(telling)
     down = 3
@@ -234,8 +226,9 @@ def test_a_webhook_that_was_down_gets_each_message_once_when_it_is_back(
     for _ in range(down + 3):
         tell(telling, "demo")
     assert titles(hook) == ["demo: a plan waits for a yes or a no"]
-    failed = f"question {run_id}: not sent to webhook kafka_ops: connection kafka_ops answered 503"
-    assert recorded(telling, run_id).split("\n") == [failed] * down
+    assert recorded(telling, run_id) == f"question {run_id}"
+    why = "question (demo) was not sent to webhook kafka_ops: connection kafka_ops answered 503"
+    assert caplog.text.count(why) == down
 
 
 def test_findings_that_reached_nobody_are_sent_when_the_webhook_is_back(

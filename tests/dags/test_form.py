@@ -90,8 +90,14 @@ MORE = {
     "broker_sets": "pay-*=1,2,3;*=4,5,6",
     "max_replicas_per_broker": 4000,
     "no_new_replicas_on": [4],
+    "is_quick": True,
 }
-WRONG = {"bytes_tolerance_percent": 101, "broker_sets": "pay-*", "only_broker_ids": "7;8"}
+WRONG = {
+    "bytes_tolerance_percent": 101,
+    "broker_sets": "pay-*",
+    "only_broker_ids": "7;8",
+    "is_quick": "yes",
+}
 
 
 def configured(form: Any, configuration: dict[str, Any]) -> Any:

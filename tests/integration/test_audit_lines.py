@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from counterpoise.audit.commands import add_config, add_partitions, describe_config, describe_topic
+from counterpoise.audit.commands import add_config, add_partitions, describe_topic
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
@@ -186,9 +186,3 @@ def test_a_dot_in_a_name_is_a_dot(kafka: LocalKafka, tmp_path: Path) -> None:
     shown = operator.paste([describe_topic("orders.v1"), describe_topic("orders-v1")])
     counts = dict(re.findall(r"Topic: (\S+)\s.*PartitionCount: (\d+)", shown))
     assert counts == {"orders.v1": "4", "orders-v1": "3"}
-
-
-def test_lines_that_only_show_something(kafka: LocalKafka, tmp_path: Path) -> None:
-    operator = Operator(kafka, tmp_path / "operator")
-    shown = operator.paste([describe_config("brokers", 1)])
-    assert "offsets.topic.replication.factor" in shown, "static values are shown, too"

@@ -178,6 +178,7 @@ def test_airflows_home_leads_to_the_plan_that_waits(place: Place) -> None:
             answer_open_runs(alice, **wrong)
             alice.page.goto(f"{place.airflow.base_url}/")
             alice.shows("What waits and what runs cannot be shown now.")
+            alice.shows("Setup says what is missing")
             alice.follow("Fleet")
             alice.page.wait_for_url("**/counterpoise/fleet")
         answer_open_runs(alice, status=403, json={})

@@ -33,7 +33,9 @@ FEW = examples(25)
 
 @st.composite
 def clusters(draw: st.DrawFn, *, dead: bool = True, most_brokers: int = 9) -> ClusterSnapshot:
-    """A cluster with one to four racks or none, and partitions wherever chance put them."""
+    """A cluster with one to four racks or none, partitions wherever chance put them, and sometimes
+    disks, which may differ.
+    """
     broker_count = draw(st.integers(2, most_brokers))
     rack_count = draw(st.integers(0, 4))
     chance = random.Random(draw(st.integers(0, 2**32)))
@@ -58,6 +60,14 @@ def clusters(draw: st.DrawFn, *, dead: bool = True, most_brokers: int = 9) -> Cl
             leader = chance.choice(able) if able else -1
             size = chance.choice([None, 0, 1000, int(chance.lognormvariate(10, 2))])
             partitions.append([f"t{topic}", number, replicas, leader, size, rate])
+    if largest := draw(st.sampled_from([0, 0, 1, 4])):
+        held = Counter(
+            {b: sum(row[4] or 0 for row in partitions if b in row[2]) for b in range(20)}
+        )
+        for broker in brokers:
+            total = 10**8 * chance.choice([1, largest])
+            usable = total - held[broker["id"]]
+            broker["log_dirs"] = [{"path": "/d", "total_bytes": total, "usable_bytes": usable}]
     return from_document_text(
         json.dumps({"cluster": "chance", "brokers": brokers, "partitions": partitions})
     )
@@ -83,8 +93,12 @@ def scopes(draw: st.DrawFn, snapshot: ClusterSnapshot, named: tuple[int, ...]) -
 @st.composite
 def requests(draw: st.DrawFn, snapshot: ClusterSnapshot) -> PlanRequest:
     """A request of any kind. It may not fit: then the planner has to say so."""
-    goal = draw(st.sampled_from([one for one in PLANNED_GOALS if one is not Goal.RELIEF]))
+    goal = draw(st.sampled_from(PLANNED_GOALS))
     named: tuple[int, ...] = ()
+    if goal is Goal.RELIEF:
+        return PlanRequest(
+            goal, scope=draw(scopes(snapshot, ())), below_percent=draw(st.integers(1, 12))
+        )
     if goal is Goal.REPLACE_BROKERS:
         old, new = draw(st.permutations(snapshot.registered_broker_ids))[:2]
         scope = draw(scopes(snapshot, (old, new)))
@@ -300,3 +314,14 @@ def test_a_scope_without_rates_beside_topics_that_have_some_can_be_approved(
     plan = make_plan(snapshot, PlanRequest(goal, named, scope=Scope(topics=("new",))))
     assert plan.moves
     assert find_violations(plan, snapshot, PlanRequest(goal).policy) == ()
+
+
+def test_a_plan_beside_topics_without_any_leader_can_be_approved() -> None:
+    """A snapshot without leaders is another thing than topics that all are offline."""
+    rows = [["lost", 0, [2], -1, 1000, 500]]
+    rows += [["kept", n, [1, 3], 1, 1000, 500] for n in range(6)]
+    brokers = [{"id": broker, "fenced": broker == 2} for broker in (1, 2, 3)]
+    snapshot = from_document_text(json.dumps({"brokers": brokers, "partitions": rows}))
+    plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE, scope=Scope(topics=("kept",))))
+    assert plan.moves
+    assert find_violations(plan, snapshot, BalancePolicy()) == ()

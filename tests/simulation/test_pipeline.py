@@ -250,18 +250,24 @@ def test_replicas_far_from_a_fair_share_are_asked_about_too(installation: Instal
     assert wanted["reason"].startswith("replicas per live broker range from 1 to 6, up to 75 % off")
 
 
-def test_where_no_plan_would_move_anything_uneven_leaders_are_asked_about_instead(
+def test_what_no_plan_would_make_more_even_is_neither_asked_about_nor_reported(
     installation: Installation,
 ) -> None:
-    """Racks, large partitions or the policy keep the cluster as it is."""
+    """Racks, large partitions, replica sets or the policy keep the cluster as it is."""
+    leaders_too = {b: (held, held, 0, 4, size) for b, held, size in UNEVEN_IN_BOTH}
     policy = '{balance: {excluded_topics: ["*"]}, proposals: {uneven_percent: 30}}'
     clusters = f"{DEMO}    policy: {policy}"
     installation.known_clusters = parse_settings(clusters, where="clusters.yaml")
-    analyse_by_hand(installation, FULL_BROKER)
-    assert proposed(installation) is None
-    leaders_too = {b: (held, held, 0, 4, size) for b, held, size in UNEVEN_IN_BOTH}
-    analyse_by_hand(installation, leaders_too)
-    assert proposed(installation) == ("leaders", [])
+    for held in (FULL_BROKER, leaders_too):
+        after(installation, timedelta(hours=1))
+        analyse_by_hand(installation, held)
+        assert proposed(installation) is None
+        assert reports.report_balances(installation, ["demo"]).nothing_to_ask == ("demo",)
+        document = json.loads(installation.archive.read_report("demo/leader-balance.json"))
+        assert document["wanted"] is None
+        reports.report_fleet(installation)
+        fleet = json.loads(installation.archive.read_report("fleet.json"))
+        assert fleet["clusters"][0]["wanted_goal"] is None
 
 
 def test_a_fair_share_of_bytes_follows_the_disks(

@@ -356,8 +356,8 @@ def _per_broker(brokers: list[int], counts: Counter[int]) -> dict[int, int]:
 def executed(
     snapshot: ClusterSnapshot, plan: RebalancePlan, *, undo: bool = False
 ) -> ClusterSnapshot:
-    """The cluster once the plan is executed: replicas as planned, and the first one leads each
-    partition it names.
+    """The cluster once the plan is executed: replicas as planned, the first one leads each
+    partition it names, and a log dir alone on its broker has what came and lacks what went.
     """
     wanted = {
         m.topic_partition: m.replicas_before if undo else m.replicas_after for m in plan.moves
@@ -367,5 +367,14 @@ def executed(
         replicas = wanted.get(TopicPartition(row[0], row[1]))
         if replicas is not None:
             row[2], row[3] = list(replicas), replicas[0]
+    for broker in document["brokers"]:
+        (disk, *others) = broker.get("log_dirs") or [None]
+        if disk is None or others:
+            continue
+        for move in plan.moves:
+            arrives = (broker["id"] in move.adding) - (broker["id"] in move.removing)
+            disk["usable_bytes"] += move.size_bytes * arrives * (1 if undo else -1)
+        broker.pop("disk_total_bytes", None)
+        broker.pop("disk_usable_bytes", None)
     document["snapshot_id"] = f"{snapshot.snapshot_id}-after"
     return replace(from_document_text(json.dumps(document)), observed_at=snapshot.observed_at)

@@ -6,11 +6,12 @@ with browser(environment, "victor", may_change=False) as client:
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import uvicorn
@@ -160,11 +161,17 @@ def record_starts(
 
 
 def set_airflow(
-    pages: TestClient | FastAPI, *, is_paused: bool = True, may_unpause: bool = True
+    pages: TestClient | FastAPI,
+    *,
+    is_paused: bool = True,
+    may_unpause: bool = True,
+    silent: Collection[str] = (),
+    newest: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Let the checklist see an Airflow that knows our Dags, paused or not."""
     app: Any = pages.app if isinstance(pages, TestClient) else pages
-    found = AirflowNow("3.3.2", dict.fromkeys(our_dags(), is_paused), may_unpause)
+    paused = dict.fromkeys(our_dags(), is_paused)
+    found = AirflowNow("3.3.2", paused, may_unpause, silent, newest)
     app.dependency_overrides[airflow_now] = lambda: found
 
 

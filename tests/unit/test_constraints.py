@@ -208,3 +208,13 @@ def test_a_drain_whose_other_replicas_wait_for_repair_keeps_its_own_rules(
     snapshot = from_document_text((shell.folder / "state.json").read_text())
     assert [move.topic_partition for move in made.moves] == [TopicPartition("a", 0)]
     assert find_violations(made, snapshot, BalancePolicy()) == ()
+
+
+def test_a_broker_set_whose_topics_are_all_excluded_takes_nothing_of_the_budget(
+    shell: CommandLine,
+) -> None:
+    sets = ("--broker-sets", "pay*=4,5,6;web*=1,2,3")
+    plan(shell, "rebalance", *sets, "--exclude-topics", "web*", "--max-bytes", "3KB")
+    moves = json.loads((shell.folder / "plan.json").read_text())["moves"]
+    assert {move["topic"] for move in moves} == {"pay"}
+    assert sum(move["size_bytes"] for move in moves) > 0

@@ -1,6 +1,5 @@
 """What people are notified of: decided without any I/O, and once, by the record of the ledger."""
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ import pytest
 
 from counterpoise import notifications
 from counterpoise.errors import ConfigurationError
-from counterpoise.ledger.ledger import MAX_TRIES, NOTIFIED
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
 from counterpoise.model.notification import Notification, NotificationEvent
 from counterpoise.model.policy import NotifyPolicy
@@ -17,7 +15,6 @@ from counterpoise.model.run import Run, RunState
 from counterpoise.model.severity import Severity, Waiver
 from counterpoise.notifications import NotificationFacts, critical_findings
 from counterpoise.settings import parse_settings
-from tests.support.runs import SimulatedRun
 
 NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
 
@@ -161,41 +158,6 @@ def test_what_cannot_be_meant_is_refused_with_its_line(written: str, words: str)
     with pytest.raises(ConfigurationError, match=words) as refused:
         parse_settings(f"notify: {{{written}}}\nclusters: {{}}\n", where="clusters.yaml")
     assert "hooks.example" not in str(refused.value)
-
-
-def test_of_many_processes_one_notifies_of_a_run(tmp_path: Path) -> None:
-    made = SimulatedRun.make(tmp_path)
-    journal = made.ledger.journal(made.run_id)
-    with ThreadPoolExecutor(8) as pool:
-        first = list(pool.map(lambda _: journal.begin_notifying("halted run-7"), range(16)))
-    assert first.count(True) == 1
-    assert [event.text for event in journal.events() if event.kind == NOTIFIED] == ["halted run-7"]
-    assert journal.begin_notifying("halted run-7 again")
-    assert not journal.begin_notifying("halted run-7 again")
-
-
-def test_what_reached_nobody_is_tried_again_some_times(tmp_path: Path) -> None:
-    made = SimulatedRun.make(tmp_path)
-    journal = made.ledger.journal(made.run_id)
-    for _ in range(MAX_TRIES):
-        assert journal.begin_notifying("question run-7")
-        assert not journal.begin_notifying("question run-7"), "another process sends it now"
-        journal.nobody_was_reached("question run-7", "connection ops: TimeoutError")
-    assert not journal.begin_notifying("question run-7")
-    assert journal.begin_notifying("question run-7 second"), "that is another one"
-
-
-def test_of_many_processes_one_notifies_of_the_findings(tmp_path: Path) -> None:
-    ledger = SimulatedRun.make(tmp_path).ledger
-    ledger.pin_cluster("demo", "id")
-    assert ledger.notified_findings("demo") == frozenset()
-    record = ledger.record_notified_findings
-    with ThreadPoolExecutor(8) as pool:
-        won = list(pool.map(lambda _: record("demo", (), ["b", "a"]), range(16)))
-    assert won.count(True) == 1
-    assert ledger.notified_findings("demo") == {"a", "b"}
-    assert not record("demo", ["a"], ["c"])
-    assert record("demo", ["a", "b"], ["c"])
 
 
 def test_every_event_has_a_place_in_the_document() -> None:

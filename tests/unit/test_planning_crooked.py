@@ -19,10 +19,12 @@ from benchmarks.crooked.clusters import CASES, make
 from benchmarks.crooked.measure import measure
 from benchmarks.crooked.records import read_records
 from benchmarks.judge import judge
+from counterpoise.errors import InputError
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.reassignment import to_reassignment_json
-from counterpoise.model.request import Budget, Goal, PlanRequest
+from counterpoise.model.request import Budget, Goal, PlanRequest, read_rebalance_request
 from counterpoise.planning import make_plan
 from tests.support.goal_judge import assignment_after, executed
 from tests.support.goal_judge import judge as judge_plan
@@ -182,6 +184,18 @@ def test_the_bound_beside_a_giant_is_what_the_others_miss_of_what_is_left() -> N
     assert any("t-0 of 400 GB is larger than a fair share" in note for note in plan.notes)
 
 
+def test_the_judge_knows_the_band_beside_a_giant() -> None:
+    text = with_a_giant()
+    plan = planned(text, Goal.REBALANCE)
+    verdict = judge(text, json.loads(to_reassignment_json(plan)), "rebalance")
+    assert verdict["errors"] == {}
+    assert verdict["brokers_out_of_bytes_band"] == 0
+    assert verdict["lower_bound"]["bytes"] == pytest.approx(plan.lower_bound.bytes, rel=0.02)
+    assert 1 <= verdict["over_lower_bound"]["bytes"] <= 1.05
+    nothing = judge(text, {"partitions": []}, "rebalance")
+    assert nothing["brokers_out_of_bytes_band"] == 9
+
+
 @pytest.mark.parametrize(
     ("name", "goal", "broker_ids"),
     [
@@ -230,6 +244,14 @@ def test_no_partition_gets_several_new_replicas_without_need(
     assert sum(new) == copies
     assert sum(new) - len(new) == several
     assert all(set(move.replicas_after) & set(move.replicas_before) for move in plan.moves)
+
+
+def test_a_broker_set_that_would_be_too_small_is_the_reason() -> None:
+    snapshot = from_document_text(json.dumps(document("broker-set-too-small")))
+    asked = {"goal": "remove-brokers", "broker_ids": "5", "broker_sets": "a=1,2,3;b=4,5,6"}
+    request = read_rebalance_request(asked).request(BalancePolicy())
+    with pytest.raises(InputError, match="broker set b would have 2 live brokers without broker 5"):
+        make_plan(snapshot, request)
 
 
 def test_three_quarters_of_a_budget_buy_even_counts_and_then_bytes() -> None:

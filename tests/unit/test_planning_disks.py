@@ -6,7 +6,9 @@ import json
 import random
 import re
 from collections import Counter
+from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from counterpoise.errors import RefusedError
@@ -16,6 +18,7 @@ from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest, Scope
+from counterpoise.model.tables import REPLICAS
 from counterpoise.planning import make_plan, plan_to_reach
 from counterpoise.planning.arrays import UNBOUNDED, read_cluster
 from counterpoise.validation import find_violations
@@ -378,3 +381,31 @@ def test_replicas_that_are_added_stay_within_the_limit() -> None:
     )
     assert arriving(plan)[3] <= 100
     assert overfilled(snapshot, plan) == []
+
+
+def test_the_log_dir_that_kafka_will_fill_most_is_named_before_the_run() -> None:
+    """cruise-control 1590: new replicas came where fewest were, and one disk ran full.
+
+    Broker 3 has a dir of three replicas, with room, and one without any that is 60 % full.
+    """
+    picture = "\n".join(f"a-{n}: {1 + n % 2} size=50" for n in range(9))
+    picture += "\nb-0: 3 size=10\nb-1: 3 size=10\nb-2: 3 size=10"
+    told = cluster(picture, racks="1 2 3", disks="1=250/1000 2=200/1000 3=30/1000,600/1000")
+    plan = make_plan(told, PlanRequest(Goal.ADD_BROKERS, (3,)))
+    words = (
+        "broker 3 has several log dirs: Kafka puts a new replica into the one with the fewest, "
+        "whatever its room (KIP-113); "
+    )
+    assert f"{words}which will be the fullest is not known" in plan.notes
+    roomy, full = sorted(
+        {row["log_dir"] for row in told.log_dirs.to_pylist() if row["broker_id"] == 3}
+    )
+    replicas = [
+        row | {"log_dir": roomy if row["broker_id"] == 3 else "/data"}
+        for row in told.replicas.to_pylist()
+    ]
+    table = pa.Table.from_pylist(replicas, schema=REPLICAS)
+    read = replace(told, tables={**told.tables, "replicas": table})
+    plan = make_plan(read, PlanRequest(Goal.ADD_BROKERS, (3,)))
+    assert arriving(plan)[3] == 150
+    assert f"{words}the fullest of them will be {full} of broker 3, with 75 %" in plan.notes

@@ -31,6 +31,7 @@ def drawn(template: str, **values: object) -> str:
         (838e9, format_bytes, "GB", ["0", "250", "500", "750"]),
         (136e6, format_rate, "MB/s", ["0", "50", "100"]),
         (2, format_count, "", ["0", "1", "2"]),
+        (6, format_count, "", ["0", "2", "4", "6"]),
         (0, format_bytes, "B", ["0"]),
     ],
 )

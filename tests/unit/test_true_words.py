@@ -5,6 +5,7 @@ import random
 import pytest
 
 from counterpoise.errors import InputError
+from counterpoise.model.constraints import Constraints
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.provider import Provider
 from counterpoise.model.request import Budget, Goal, PlanRequest, RebalanceRequest, Scope
@@ -41,7 +42,9 @@ def test_a_search_that_ends_by_its_budget_says_so(monkeypatch: pytest.MonkeyPatc
 def test_the_reason_that_binds_is_named() -> None:
     fixed = "a-0: 1 size=50\na-1: 1 size=50\nb-0: 2 size=5\nb-1: 2 size=1"
     policy = BalancePolicy(excluded_topics=("a",))
-    assert why_outside(fixed, "1 2", policy=policy).startswith("what is left alone there")
+    words = why_outside(fixed, "1 2", policy=policy)
+    assert words.startswith("broker 1: what is left alone there (excluded topics, reassignments)")
+    assert words.endswith("that this goal allows is better within the topics of the plan")
     small = "a-0: 1 size=5\na-1: 2 size=5\na-2: 1 size=5\na-3: 2 size=1"
     assert why_outside(small, "1 2").startswith("no move or exchange of two replicas")
     evenly = "\n".join(f"a-{n}: {1 + n % 4} size={100 + n}" for n in range(40))
@@ -52,6 +55,36 @@ def test_the_reason_that_binds_is_named() -> None:
 def test_what_is_the_best_there_is_has_been_proven() -> None:
     picture = "a-0: 1 size=5\na-1: 1 size=5\na-2: 1 size=5\na-3: 1 size=1"
     assert why_outside(picture, "1 2") == "no plan for this goal does better, as is proven"
+
+
+def test_each_of_several_reasons_is_named_with_its_brokers() -> None:
+    picture = "a-0: 1 size=500\na-1: 1 size=1\nb-0: 2 size=1\nb-1: 2 size=1\nc-0: 3 size=900"
+    policy = BalancePolicy(excluded_topics=("a",))
+    words = why_outside(f"{picture}\nb-2: 4 size=1", "1 2 3 4", policy=policy)
+    assert words == (
+        "broker 1: what is left alone there (excluded topics, reassignments) is more than that; "
+        "broker 3: c-0 alone is more than a fair share; brokers 2, 4: no move or exchange of two "
+        "replicas that this goal allows is better within the topics of the plan"
+    )
+
+
+def test_all_limits_that_bind_at_once_are_named() -> None:
+    picture = "\n".join(f"a-{n}: {1 + n % 2} size={100 + n}" for n in range(8))
+    limits = Constraints(no_new_replicas_on=(3,), max_replicas_per_broker=4)
+    words = why_outside(picture, "1 2 3", policy=BalancePolicy(constraints=limits))
+    assert words == (
+        "no move or exchange of two replicas that this goal allows is better within "
+        "max_replicas_per_broker, no_new_replicas_on"
+    )
+
+
+def test_a_repair_without_a_dead_broker_says_so() -> None:
+    even = cluster("a-0: 1 2\na-1: 2 1", racks="1 2")
+    plan = make_plan(even, PlanRequest(Goal.REPAIR))
+    assert plan.reason == "already done: no broker is dead, all 2 are live"
+    plan = make_plan(cluster("a-0: 1 2\na-1: 1 2", racks="1 2"), PlanRequest(Goal.REPAIR))
+    words = "nothing is repaired, only leaders change: no broker is dead, all 2 are live"
+    assert words in plan.warnings
 
 
 def test_a_broker_with_topics_that_the_request_excludes_stays_non_empty() -> None:

@@ -12,14 +12,11 @@ import pytest
 
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
-from counterpoise.model.plan import BrokerFigure, LowerBound, Move, RebalancePlan
-from counterpoise.model.request import Goal
 from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.validation import (
     CountsBefore,
     check_snapshot_data,
     quick_check,
-    validate_data,
 )
 from counterpoise.validation.quick import snapshot_facts
 from counterpoise.validation.suites import SNAPSHOT_EXPECTATIONS
@@ -48,32 +45,6 @@ SNAPSHOT = replace(
         "quorum": pa.Table.from_pylist(QUORUM, schema=SNAPSHOT_TABLES["quorum"]),
     },
 )
-MOVE = Move("orders", 0, "id-of-orders", (1, 2, 3), (4, 2, 3), 1, 100)
-FIGURE = BrokerFigure(
-    broker_id=4,
-    rack="d",
-    leaders_before=0,
-    leaders_after=1,
-    leaders_best=1,
-    replicas_before=0,
-    replicas_after=1,
-    replicas_best=1,
-    bytes_before=0,
-    bytes_after=100,
-    bytes_best=25,
-    bytes_peak=100,
-)
-PLAN = RebalancePlan(
-    cluster="picture",
-    cluster_id="picture-id",
-    snapshot_id=SNAPSHOT.snapshot_id,
-    goal=Goal.ADD_BROKERS,
-    broker_ids=(4,),
-    policy_digest="",
-    moves=(MOVE,),
-    figures=(FIGURE,),
-    lower_bound=LowerBound(1, 90, 1),
-)
 
 
 def changed(table: str, row: int, **values: object) -> ClusterSnapshot:
@@ -84,9 +55,8 @@ def changed(table: str, row: int, **values: object) -> ClusterSnapshot:
     return replace(SNAPSHOT, tables={**SNAPSHOT.tables, table: new})
 
 
-def test_sound_data_passes_and_so_does_an_empty_plan() -> None:
-    assert validate_data(SNAPSHOT, PLAN).failures == ()
-    assert validate_data(cluster(racks="1"), replace(PLAN, moves=())).success
+def test_sound_data_passes() -> None:
+    assert check_snapshot_data(SNAPSHOT).failures == ()
 
 
 def test_every_table_of_a_snapshot_has_a_suite_that_finds_its_columns() -> None:
@@ -94,7 +64,6 @@ def test_every_table_of_a_snapshot_has_a_suite_that_finds_its_columns() -> None:
     assert facts.keys() == SNAPSHOT_EXPECTATIONS.keys() == SNAPSHOT_TABLES.keys()
     for table, expected in SNAPSHOT_EXPECTATIONS.items():
         assert expected.columns <= set(facts[table].column_names), table
-        assert not expected.is_true, "expectations are on the tables, not on what was judged before"
         assert facts[table].num_rows > 0, f"the picture of these tests has no {table}"
 
 
@@ -221,32 +190,3 @@ def test_what_data_docs_show_of_a_cluster_is_escaped(tmp_path: Path) -> None:
         for page in pages
     )
     assert not any("<script>alert" in page or "&lt;script" in page for page in pages)
-
-
-@pytest.mark.parametrize(
-    ("move", "expectation"),
-    [
-        (replace(MOVE, replicas_after=(4, 4, 3)), "names_each_broker_once is true"),
-        (replace(MOVE, replicas_after=(4, 2)), "keeps_or_nears_replication_factor is true"),
-        (replace(MOVE, size_bytes=-1), "size_bytes is not negative"),
-    ],
-)
-def test_an_unsound_plan_is_named_with_an_example(move: Move, expectation: str) -> None:
-    check = validate_data(SNAPSHOT, replace(PLAN, moves=(move,)))
-    assert [failure.expectation for failure in check.failures] == [expectation]
-    assert check.failures[0].examples[0].startswith("orders-0")
-
-
-def test_a_replication_factor_that_is_the_goal_is_the_wanted_one() -> None:
-    raised = replace(
-        PLAN, goal=Goal.REPLICATION_FACTOR, moves=(replace(MOVE, replicas_after=(1, 2, 3, 4)),)
-    )
-    assert validate_data(SNAPSHOT, replace(raised, replication_factor=4)).success
-    assert not validate_data(SNAPSHOT, replace(raised, replication_factor=3)).success
-
-
-def test_a_broker_that_ends_fuller_than_it_ever_is_was_counted_wrongly() -> None:
-    (failure,) = validate_data(
-        SNAPSHOT, replace(PLAN, figures=(replace(FIGURE, bytes_peak=99),))
-    ).failures
-    assert failure.expectation == "peaks_no_lower_than_it_ends is true"

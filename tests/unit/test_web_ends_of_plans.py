@@ -198,7 +198,7 @@ def test_a_rejected_run_that_had_halted_does_not_say_that_nothing_was_changed(
         say_no(simulated)
         page = words_on(shown(oscar, simulated))
         assert "nothing was changed" not in page.lower()
-        assert "had halted, and was then rejected" in page and "It stays there." in page
+        assert "alice rejected it after it had halted: test." in page and "It stays there." in page
         assert undo in shown(oscar, simulated)
 
 
@@ -219,4 +219,5 @@ def test_a_rejected_plan_that_never_ran_changed_nothing(
 ) -> None:
     with browser(environment, "alice") as alice:
         send(alice, run_id, answer="reject", reason="no")
-        assert "Nothing was changed: no." in words_on(alice.get(f"/runs/{run_id}").text)
+        page = words_on(alice.get(f"/runs/{run_id}").text)
+        assert "alice rejected it: no. Nothing was changed." in page

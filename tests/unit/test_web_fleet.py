@@ -278,6 +278,32 @@ def test_a_failure_is_told_at_once_and_is_worse_than_all_that_was_found(pages: P
     ]
 
 
+def test_a_failure_is_told_wherever_the_name_of_its_cluster_stands(pages: Pages) -> None:
+    run = pages.propose("mine")
+    why = "no bootstrap address answered"
+    with pages.installation() as installation:
+        installation.archive.write_report(f"mine/runs/{run.run_id}-run.html", "x")
+    places = (
+        "/ledger",
+        "/reports",
+        "/reports?cluster=mine",
+        f"/runs/{run.run_id}",
+        "/clusters/mine/requests/freeze",
+        "/clusters/mine/findings/waive",
+    )
+    with pages.browser("alice", "op") as browser:
+        before = [browser.get(path).text for path in places]
+        progress = browser.get(f"/api/runs/{run.run_id}/progress").json()["version"]
+        with pages.installation() as installation:
+            installation.ledger.record_failure("mine", FailureKind.NOT_ANSWERING, why)
+        after = [browser.get(path).text for path in places]
+        assert browser.get(f"/api/runs/{run.run_id}/progress").json()["version"] != progress
+    assert not any("Not answering" in page for page in before)
+    for path, page in zip(places, after, strict=True):
+        (mark,) = set(re.findall(r'<span class="say bad" title="([^"]*)">', page)) or ("",)
+        assert why in mark and "Not answering" in page, path
+
+
 def test_rows_are_sorted_filtered_and_paged(tmp_path: Path) -> None:
     names = [f"c{number:03d}" for number in range(120)]
     lines = "".join(f"  {name}: {{connection: x}}\n" for name in names)

@@ -221,14 +221,45 @@ def test_progress_is_drawn_into_the_page(
     alice.check_no_problem()
 
 
-def test_a_chart_tells_a_figure_beside_the_pointer(
+def test_a_chart_tells_a_figure_beside_the_pointer_as_it_is_now(
     browser: Browser, address: str, moving: SimulatedRun
 ) -> None:
     alice = Visitor.at(browser, address, None)
-    alice.open(f"/runs/{moving.run_id}")
-    alice.page.locator("#chart-leaders .slot").last.hover()
-    expect(alice.page.locator("#tip")).to_contain_text("Broker 4")
+    alice.open(f"/runs/{moving.run_id}?tab=brokers")
+    slot, tip = alice.page.locator("#chart-bytes .slot").last, alice.page.locator("#tip")
+    slot.hover()
+    expect(tip).to_contain_text("Broker 4")
+    before, held = tip.inner_text(), alice.page.locator("[data-shown=bytes-3]")
+    was_held = held.inner_text()
+    driver = moving.driver()
+    for _ in range(4):
+        moving.cluster.advance(driver.step() or 0)
+    expect(held).not_to_have_text(was_held, timeout=60_000)
+    alice.page.mouse.move(0, 0)
+    slot.hover()
+    expect(tip).not_to_have_text(before)
+    expect(tip).to_contain_text(f"now: {held.inner_text()}")
     alice.check_no_problem()
+
+
+def test_a_page_that_loads_again_leaves_the_keyboard_where_it_is(
+    browser: Browser, address: str, moving: SimulatedRun
+) -> None:
+    """What is typed, and a field that waits for words, are left alone: the page only says so."""
+    alice, writer = (Visitor.at(browser, address, None) for _ in range(2))
+    for visitor in (alice, writer):
+        visitor.open(f"/runs/{moving.run_id}")
+    here = alice.page.get_by_role("link", name="Timeline")
+    here.focus()
+    writer.page.get_by_label("Reason", exact=True).focus()
+    with alice.page.expect_event("load", timeout=60_000):
+        moving.ask(Control.PAUSE)
+    expect(here).to_be_focused()
+    writer.shows("This run has changed meanwhile")
+    expect(writer.page.get_by_label("Reason", exact=True)).to_be_focused()
+    moving.ask(Control.RESUME)
+    for visitor in (alice, writer):
+        visitor.check_no_problem()
 
 
 @pytest.mark.parametrize("place", ["", "#shown"])

@@ -336,6 +336,27 @@ def test_an_unusable_answer_is_told_on_the_page_and_nothing_is_written(
     assert approvals_of(environment, run_id) == ()
 
 
+@pytest.mark.parametrize(
+    ("typed", "place"),
+    [
+        ({"rate": "20", "reason": "why"}, "rate-problem"),
+        ({"rate": "1GB/s", "reason": "why"}, "rate-problem"),
+        ({"rate": "20MB/s", "reason": " "}, "reason-problem"),
+        ({"rate": "20MB/s", "reason": "why", "plan": "sha256:0"}, "problem"),
+    ],
+)
+def test_what_is_wrong_stands_at_its_field(
+    environment: dict[str, str], run_id: str, typed: dict[str, str], place: str
+) -> None:
+    with browser(environment, "alice") as alice:
+        page = send(alice, run_id, answer="approve", **typed).text
+    assert re.findall(r'<p class="error"[^>]* id="([^"]+)"', page) == [place]
+    field = place.partition("-")[0]
+    is_named = f'aria-describedby="{place} {field}-hint"' in page
+    assert is_named is (place != "problem")
+    assert page.count("autofocus") == is_named
+
+
 def test_the_requester_may_withdraw_and_not_approve(
     environment: dict[str, str], run_id: str
 ) -> None:

@@ -84,8 +84,6 @@ def test_a_run_under_way_shows_what_it_does_and_asks_what_has_changed(
     monkeypatch.setattr(database, "database_time", lambda _: observed_at)
     page = oscar.get(f"/runs/{moving.run_id}")
     assert page.status_code == 200
-    reload = f'<noscript><meta http-equiv="refresh" content="30; url=/runs/{moving.run_id}">'
-    assert reload in page.text, "it goes on without scripts"
     words = words_on(page.text)
     for expected in (
         "Add broker 4 Moving",
@@ -94,7 +92,7 @@ def test_a_run_under_way_shows_what_it_does_and_asks_what_has_changed(
         "at most 1.0 MB/s per broker",
         "Bytes copied",
         "Pause Cancel the run",
-        "May decide oscar",
+        "May decide You",
     ):
         assert expected in words, (expected, words)
     assert page.text.count('class="main"') == 1 and "Resume" not in words
@@ -103,6 +101,45 @@ def test_a_run_under_way_shows_what_it_does_and_asks_what_has_changed(
     decided = words_on(oscar.get(f"/runs/{moving.run_id}", params={"tab": "timeline"}).text)
     assert "granted alice 1.0 MB/s" in decided and "The run started" in decided
     hostile.check_html(page.text.replace("<form", "<div"))
+
+
+def test_without_scripts_a_page_loads_itself_again_where_nobody_can_be_typing(
+    oscar: TestClient, moving: SimulatedRun, environment: dict[str, str]
+) -> None:
+    reload = f'<noscript><meta http-equiv="refresh" content="30; url=/runs/{moving.run_id}">'
+    by_hand = f'<noscript><p class="note"><a href="/runs/{moving.run_id}">Load the page again</a>'
+    with browser(environment, "victor", role="viewer", may_change=False) as victor:
+        watched = victor.get(f"/runs/{moving.run_id}").text
+    assert reload in watched and by_hand not in watched
+    steered = oscar.get(f"/runs/{moving.run_id}").text
+    assert reload not in steered and by_hand in steered
+
+
+def test_brokers_are_sorted_by_a_click(oscar: TestClient, moving: SimulatedRun) -> None:
+    path = f"/runs/{moving.run_id}"
+
+    def shown(**query: str) -> list[str]:
+        page = oscar.get(path, params={"tab": "brokers", **query}).text
+        assert f'<a href="{path}?tab=brokers&amp;sort=bytes#tabs">' in page
+        return re.findall(r'<tr><th scope="row">(\d+)</th>', page)
+
+    assert shown() == shown(sort="no column") == ["1", "2", "3", "4"]
+    assert 'aria-sort="ascending"' in oscar.get(path, params={"tab": "brokers"}).text
+    assert shown(sort="bytes")[-1] == "4" == shown(sort="replicas")[-1], "it was empty"
+    assert {*shown(sort="left")[:2]} == {"1", "4"}, "the one sends what the other receives"
+    page = oscar.get(path, params={"tab": "brokers", "sort": "speed"}).text
+    assert f'aria-sort="descending"><a href="{path}?tab=brokers&amp;sort=speed#tabs">' in page
+
+
+def test_the_figures_of_each_broker_change_in_place(
+    oscar: TestClient, moving: SimulatedRun
+) -> None:
+    path = f"/runs/{moving.run_id}"
+    page = oscar.get(path, params={"tab": "brokers"}).text
+    shown = oscar.get(f"/api{path}/progress").json()["shown"]
+    for field in ("moves", "left", "speed", "leaders", "replicas", "bytes"):
+        text = shown[f"{field}-3"].replace(" ", "\u00a0")
+        assert f'<span data-shown="{field}-3">{text}</span>' in page, field
 
 
 def test_the_progress_of_a_run_is_small_and_has_what_the_page_shows(

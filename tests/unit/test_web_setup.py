@@ -11,12 +11,18 @@ from fastapi.testclient import TestClient
 from counterpoise.cli.main import main
 from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation, open_installation, open_worker_installation
+from counterpoise.model.cluster_failure import FailureKind
 from counterpoise.settings import parse_settings
 from counterpoise.settings.locations import example_clusters
 from counterpoise.web.setup import unpause_dags
 from tests.support import web
 from tests.support.web import record_starts, set_airflow, token_on
 
+ANALYSED = {
+    "snapshot_id": "x",
+    "cluster": "orders-eu",
+    "previous_snapshot_id": None,
+}
 CONNECTIONS = "kafka_example: {bootstrap.servers: 'kafka-1:9092'}\n"
 
 
@@ -38,6 +44,23 @@ def browser(environment: dict[str, str], *, may_change: bool = True) -> Iterator
 def states(page: str) -> dict[str, str]:
     """Return the word of each step by its title."""
     return dict(re.findall(r'<h3>([^<]+) <span class="sr">([^<]+)</span>', page))
+
+
+def set_up(
+    config: Path,
+    *,
+    settings: str = "clusters: {orders-eu: {connection: kafka_example}}",
+    connections: str = CONNECTIONS,
+) -> None:
+    """Write settings and connections into a folder."""
+    config.mkdir(parents=True)
+    (config / "clusters.yaml").write_text(settings)
+    (config / "connections.yaml").write_text(connections)
+
+
+def name_the_cluster(settings: Path) -> None:
+    """Do what the first comment of the example asks for."""
+    settings.write_text(settings.read_text().replace("  example:", "  orders-eu:"))
 
 
 @pytest.fixture
@@ -76,8 +99,13 @@ def test_from_nothing_to_all_done(
         assert main(["init"]) == 0
         assert main(["init"]) == 1, "what is there stays as it is"
         page = client.get("/setup").text
+        assert states(page)["clusters.yaml"] == "the example", "a name is for good"
+        name_the_cluster(tmp_path / "home/config/clusters.yaml")
+        page = client.get("/setup").text
         assert states(page)["clusters.yaml"] == "done"
+        assert states(page)["Connection to Kafka"] == "missing"
         assert "airflow connections add kafka_example " in page
+        assert "airflow connections delete" not in page
 
         (tmp_path / "home/config/connections.yaml").write_text(CONNECTIONS)
         assert states(client.get("/setup").text)["Connection to Kafka"] == "done"
@@ -90,10 +118,88 @@ def test_from_nothing_to_all_done(
         assert client.post("/setup/snapshot", data=form).status_code == 200
         assert [dag_id for dag_id, *_ in started] == ["kafka_snapshot"]
         with open_installation(environment=home) as installation:
-            installation.ledger.pin_cluster("example", "id")
-            installation.ledger.record_snapshot("example", "x", installation.clock())
+            installation.ledger.pin_cluster("orders-eu", "id")
+            installation.ledger.record_snapshot("orders-eu", "x", installation.clock())
+        page = client.get("/setup").text
+        assert states(page)["First snapshot"] == "done"
+        assert states(page)["First balance report"] == "under way"
+        with open_installation(environment=home) as installation:
+            installation.results.finish_round("1", installation.clock(), [ANALYSED])
         assert "All done" in client.get("/setup").text
         assert "Fleet</h1>" in client.get("/fleet").text
+
+
+def test_what_became_of_the_first_snapshot(home: dict[str, str], tmp_path: Path) -> None:
+    set_up(tmp_path / "home/config")
+    with browser(home) as client:
+        set_airflow(client, is_paused=False, newest={"kafka_snapshot": "running"})
+        page = client.get("/setup")
+        assert states(page.text)["First snapshot"] == "under way" and "refresh" in page.headers
+        with open_installation(environment=home) as installation:
+            why = "no bootstrap address answered"
+            installation.ledger.record_failure("orders-eu", FailureKind.NOT_ANSWERING, why)
+        set_airflow(client, is_paused=False, newest={"kafka_snapshot": "failed"})
+        page = client.get("/setup").text
+        assert states(page)["First snapshot"] == "failed" and "Try again" in page
+        assert "orders-eu: no bootstrap address answered." in page
+
+
+def test_a_failed_analysis_and_a_dead_scheduler_are_told(
+    home: dict[str, str], tmp_path: Path
+) -> None:
+    set_up(tmp_path / "home/config")
+    with browser(home) as client:
+        set_airflow(client, is_paused=False, silent=["scheduler"])
+        page = client.get("/setup").text
+        assert states(page)["Dags"] == "not running" and "airflow scheduler" in page
+        assert "No sign of life: scheduler." in page and "Take it now" not in page
+        with open_installation(environment=home) as installation:
+            installation.ledger.pin_cluster("orders-eu", "id")
+            installation.ledger.record_snapshot("orders-eu", "x", installation.clock())
+        set_airflow(client, is_paused=False, newest={"kafka_leader_balance": "failed"})
+        page = client.get("/setup").text
+        assert states(page)["First balance report"] == "failed" and "self-check" in page
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ("clusters:\n\torders-eu:\n", "line 2: not YAML"),
+        ("clusters: {orders-eu: {conection: x}}", "did you mean connection?"),
+        ("", "the file is empty"),
+    ],
+)
+def test_what_is_wrong_with_the_settings_is_told_to_whom_they_concern(
+    home: dict[str, str], tmp_path: Path, settings: str, says: str
+) -> None:
+    set_up(tmp_path / "home/config", settings=settings)
+    with browser(home) as client:
+        page = client.get("/setup").text
+        assert states(page)["clusters.yaml"] == "not readable" and says in page
+    with browser(home, may_change=False) as client:
+        page = client.get("/setup").text
+        assert states(page)["clusters.yaml"] == "not readable" and says not in page
+
+
+@pytest.mark.parametrize(
+    ("connection", "says"),
+    [
+        ("{bootstrap_servers: 'kafka-1:9092'}", "bootstrap_servers"),
+        ("{bootstrap.servers: 'kafka-1'}", "has no port"),
+        (
+            "{bootstrap.servers: 'k:1', security.protocol: SASL_SSL, sasl.mechanism: PLAIN}",
+            "sasl.username",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_connection_is_told(
+    home: dict[str, str], tmp_path: Path, connection: str, says: str
+) -> None:
+    set_up(tmp_path / "home/config", connections=f"kafka_example: {connection}\n")
+    with browser(home) as client:
+        page = client.get("/setup").text
+        assert states(page)["Connection to Kafka"] == "not usable" and says in page
+        assert "airflow connections delete kafka_example" in page
 
 
 def test_paused_dags_are_unpaused_by_whom_airflow_lets(home: dict[str, str]) -> None:
@@ -119,13 +225,13 @@ def test_paused_dags_are_unpaused_by_whom_airflow_lets(home: dict[str, str]) -> 
         assert "<button" not in page and "airflow dags unpause kafka_snapshot" in page
 
 
-def test_settings_that_cannot_be_read_are_named_and_not_shown(
+def test_settings_that_cannot_be_read_are_not_shown_to_everybody(
     home: dict[str, str], tmp_path: Path
 ) -> None:
     config = tmp_path / "home/config"
     config.mkdir(parents=True)
     (config / "clusters.yaml").write_text("clusters: {secret: {}}")
-    with browser(home) as client:
+    with browser(home, may_change=False) as client:
         page = client.get("/fleet").text
         assert states(page)["clusters.yaml"] == "not readable" and "secret" not in page
         assert client.get("/api/fleet").status_code == 503

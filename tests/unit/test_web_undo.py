@@ -2,16 +2,21 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
 from counterpoise.errors import InputError
+from counterpoise.model.approval import Decision
+from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from tests.support import hostile
 from tests.support.ledger_view import LedgerView
-from tests.support.runs import SimulatedRun
+from tests.support.pictures import cluster
+from tests.support.plans import move, plan_by_hand
+from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun
 from tests.support.web import (
     Started,
     browser,
@@ -71,6 +76,33 @@ def test_an_ended_run_is_undone_by_a_dag_run(
     wanted = {"cluster": "picture", "undo_of": run_id}
     assert started == [("kafka_rebalance", wanted, hostile.HOSTILE.strip())]
     assert events(simulated)[-1] == "undo plan asked"
+
+
+def test_an_undone_run_leads_to_its_undo_and_asks_for_none_again(
+    environment: dict[str, str], simulated: SimulatedRun
+) -> None:
+    assert simulated.go() is RunState.DONE
+    first, form = simulated.run_id, f'action="/runs/{simulated.run_id}/undo"'
+    back = move("orders-0", "4 2 3", "1 2 3")
+    undo = plan_by_hand(cluster(SKEWED, racks=FOUR_BROKERS), Goal.REBALANCE, back)
+    with starting(environment, "oscar") as (oscar, _):
+        send(oscar, first, f"Dag run manual__2 makes the plan; {undo.fingerprint}")
+        run = simulated.ledger.propose(
+            undo,
+            "plans/y.json",
+            requested_by="airflow:oscar",
+            dag_id="kafka_rebalance",
+            dag_run_id="manual__1",
+        )
+        asked = oscar.get(f"/runs/{first}").text
+        link = f'<a href="/runs/{run.run_id}">Run {run.run_id[-6:]}</a> takes back'
+        assert link in asked and "Waiting for approval" in asked and form not in asked
+        no = replace(simulated.approval(Decision.REJECTED), run_id=run.run_id)
+        simulated.ledger.record_decision(replace(no, fingerprint=undo.fingerprint))
+        rejected = oscar.get(f"/runs/{first}").text
+        assert link in rejected and form in rejected
+    with starting(environment, "victor") as (victor, _):
+        assert link in victor.get(f"/runs/{first}").text
 
 
 def test_what_cannot_be_used_comes_back_and_nothing_is_noted(

@@ -102,6 +102,27 @@ def test_who_cancelled_a_run_and_why_is_its_sentence() -> None:
     assert found.sentence == "The run was cancelled by bob: too slow."
 
 
+@pytest.mark.parametrize(
+    ("decision", "who", "has_halted", "sentence"),
+    [
+        (Decision.REJECTED, "carol", False, "carol rejected it: too large. Nothing was changed."),
+        (Decision.REJECTED, "bob", False, "bob withdrew it: too large. Nothing was changed."),
+        (Decision.REJECTED, "carol", True, "carol rejected it after it had halted: too large."),
+        (Decision.TIMED_OUT, "time", False, "Nothing was changed: too large."),
+    ],
+)
+def test_who_rejected_a_plan_and_why_is_its_sentence(
+    decision: Decision, who: str, has_halted: bool, sentence: str
+) -> None:
+    found = seen(state=RunState.REJECTED)
+    run = replace(found.status.run, reason="too large")
+    no = replace(found.status.approvals[0], decision=decision, by=f"airflow:{who}")
+    changed = replace(found.status, run=run, approvals=(*found.status.approvals, no))
+    if not has_halted:
+        changed = replace(changed, run_progress=None)
+    assert replace(found, status=changed).sentence == sentence
+
+
 def test_a_halt_has_a_short_sentence_and_says_below_what_to_do() -> None:
     found = seen(state=RunState.HALTED)
     reason = "broker 4 is dead, for 15 min: bring it back; 31 of 36 partitions not as planned"
@@ -123,6 +144,13 @@ def test_before_anything_moves_the_charts_show_before_after_and_best() -> None:
     assert charts["leaders"].marks == {4: ("new", "new")}
     assert found.copied is None and found.badge.word == "Waiting for approval"
     assert found.sentence.startswith("Moves 6.0 MB to broker 4 in about ")
+
+
+def test_a_measure_that_is_zero_everywhere_has_no_chart() -> None:
+    made = plan()
+    idle = [replace(f, bytes_in_before=0, bytes_in_after=0, bytes_in_best=0) for f in made.figures]
+    fields = [field for field, _ in seen(replace(made, figures=tuple(idle))).charts]
+    assert fields == ["leaders", "replicas", "bytes"]
 
 
 def test_what_people_asked_for_is_on_the_line_of_bytes() -> None:

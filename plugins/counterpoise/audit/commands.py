@@ -61,9 +61,7 @@ def add_config(kind: str, name: object | None, values: Mapping[str, object]) -> 
     return kafka("kafka-configs", "--alter", *_entity(kind, name), "--add-config", ",".join(pairs))
 
 
-def delete_config_where_set(
-    broker_id: int, key: str, source: ConfigSource, *, then: str = "then restart it"
-) -> tuple[str, ...]:
+def delete_config_where_set(broker_id: int, key: str, source: ConfigSource) -> tuple[str, ...]:
     """Return what deletes a config of a broker at the level that sets it.
 
     A dynamic config goes with a command; one in server.properties with an edit and a restart.
@@ -72,7 +70,7 @@ def delete_config_where_set(
         return (delete_config("brokers", broker_id, (key,)),)
     if source is ConfigSource.DYNAMIC_DEFAULT_BROKER:
         return (delete_config("brokers", None, (key,)),)
-    return (f"# remove {key} from server.properties of broker {broker_id}, {then}",)
+    return (f"# remove {key} from server.properties of broker {broker_id}, then restart it",)
 
 
 def cancel_reassignments(partitions: Iterable[TopicPartition]) -> tuple[str, ...]:
@@ -86,11 +84,6 @@ def cancel_reassignments(partitions: Iterable[TopicPartition]) -> tuple[str, ...
         f"echo {shell_word(document)} > moves.json",
         kafka("kafka-reassign-partitions", "--cancel", "--preserve-throttles", *file),
     )
-
-
-def describe_config(kind: str, name: object | None) -> str:
-    """Return the command that shows every value; without --all it leaves out static ones."""
-    return kafka("kafka-configs", "--describe", "--all", *_entity(kind, name))
 
 
 def describe_topic(topic: str, *words: object) -> str:

@@ -50,16 +50,13 @@ _SHARED_ITEMS: Final = (
 )
 
 
-def unavailable(facts: AuditFacts, item: str, prefix: str = "") -> Iterator[CheckResult]:
-    """Yield an unknown result where a live broker did not report `item`.
-
-    `prefix` is put before the reason: what the rule knows nevertheless.
-    """
+def unavailable(facts: AuditFacts, item: str) -> Iterator[CheckResult]:
+    """Yield an unknown result where a live broker did not report `item`."""
     reporting_brokers = _reporting_brokers(facts)[item]
     live_broker_ids = facts.snapshot.live_broker_ids
     missing = [broker_id for broker_id in live_broker_ids if broker_id not in reporting_brokers]
     if missing:
-        reason = f"{prefix}{item} of {list_brokers(missing)}: {reason_for(facts, item)}"
+        reason = f"{item} of {list_brokers(missing)}: {reason_for(facts, item)}"
         yield unknown(reason, causes=causes_of(facts, item, missing))
 
 

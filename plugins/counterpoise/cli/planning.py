@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -228,8 +227,10 @@ def _add_plan(commands: Commands) -> None:
     )
     parser.add_argument("--rack", metavar="RACK", help="the rack of these brokers")
     parser.add_argument(
-        "--quick",
+        COMMAND_LINE_OPTIONS["is_quick"],
+        dest="is_quick",
         action="store_true",
+        default=None,
         help="the first answer: without the seconds of work that let a cluster of up to some "
         "thousand replicas copy less",
     )
@@ -242,7 +243,7 @@ def _plan(arguments: argparse.Namespace, console: Console) -> int:
     values = {field: getattr(arguments, field) for field in COMMAND_LINE_OPTIONS}
     rate = _rate(arguments)
     if arguments.what_if_brokers is None:
-        rebalance_request = replace(_request(values), is_quick=arguments.quick)
+        rebalance_request = _request(values)
         snapshot, policy, kept_empty = _state(arguments)
         plan = plan_without(kept_empty, snapshot, rebalance_request, policy)
         return _write_plan(plan, rate, arguments, console)
@@ -251,7 +252,7 @@ def _plan(arguments: argparse.Namespace, console: Console) -> int:
     snapshot, new_ids = with_new_brokers(snapshot, count, arguments.rack)
     if values["goal"] == Goal.ADD_BROKERS and values["broker_ids"] is None:
         values["broker_ids"] = [*new_ids]
-    rebalance_request = replace(_request(values), is_quick=arguments.quick)
+    rebalance_request = _request(values)
     plan = plan_without(kept_empty, snapshot, rebalance_request, policy)
     _print_plan(plan, rate, arguments, console)
     return _NOTHING_TO_MOVE if plan.is_empty else 0

@@ -5,10 +5,9 @@
 
 The names are librdkafka's, as in the extra of an Airflow connection of type `kafka`. Settings that
 have nothing to do with reaching the brokers (of consumers and producers, `group.id` say) are left
-out. A security setting that only one of the two clients applies is refused: both have to connect in
-the same way (`find_complaints`).
+out. A security setting that would have no effect is refused (`find_complaints`).
 
-Limits: GSSAPI was not tried; it needs the package gssapi and a librdkafka built with libsasl2.
+Limits: GSSAPI was not tried; it needs the package gssapi.
 """
 
 import ipaddress
@@ -95,13 +94,7 @@ _TLS: Final = (
     HOST_NAMES,
     VERIFICATION,
 )
-# These do not change what is read, so librdkafka alone may apply some of them.
-_OTHERS: Final = (
-    "client.id",
-    "broker.address.family",
-    "socket.keepalive.enable",
-    "socket.nagle.disable",
-)
+_OTHERS: Final = ("client.id", "broker.address.family")
 KNOWN: Final = ("bootstrap.servers", "security.protocol", *_SASL, *_TLS, *_OTHERS)
 _MECHANISMS_WITH: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(_PASSWORD, PASSWORD_MECHANISMS),
@@ -111,12 +104,7 @@ _MECHANISMS_WITH: Final[Mapping[str, tuple[str, ...]]] = {
 
 _TRUE: Final = ("true", "t", "1")
 _FALSE: Final = ("false", "f", "0")
-_BOOLEANS: Final = (
-    VERIFICATION,
-    UNSECURED_TOKEN,
-    "socket.keepalive.enable",
-    "socket.nagle.disable",
-)
+_BOOLEANS: Final = (VERIFICATION, UNSECURED_TOKEN)
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "security.protocol": SECURITY_PROTOCOLS,
     HOST_NAMES: ("https", "none"),
@@ -129,7 +117,7 @@ MAY_BE_EMPTY: Final = frozenset(KNOWN) - {*_BOOLEANS, *_CHOICES, "sasl.mechanism
 TOKEN_SOURCES: Final = ("token_file", "token_url", "aws_msk_region")
 _UNSECURED_WORDS: Final = ("principal", "principalClaimName", "lifeSeconds")
 
-# Names of Java's clients, and of librdkafka where only it would apply them.
+# Names of Java's clients, and of librdkafka where we do not apply them.
 _PEM_FILES: Final = 'name PEM files in "ssl.certificate.location", "ssl.key.location"'
 _INSTEAD: Final = {
     "ssl.keystore.location": _PEM_FILES,
@@ -198,28 +186,20 @@ def _name_complaints(settings: Mapping[str, str]) -> Iterator[str]:
             )
         elif normalized in _INSTEAD:
             yield f'"{key}" is not supported; {_INSTEAD[normalized]}'
-        elif similar := _similar_name(key, normalized):
+        elif similar := _similar_name(normalized):
             yield f'"{key}" is unknown; did you mean "{similar}"?'
         elif _is_about_security(normalized):
             yield (
-                f'"{key}" is unknown, or only one of the two Kafka clients would apply it; '
+                f'"{key}" is unknown, or Counterpoise does not apply it; '
                 f"known: {_names_with_prefix(normalized)}"
             )
 
 
-def _similar_name(key: str, normalized: str) -> str | None:
+def _similar_name(normalized: str) -> str | None:
     """Return the known setting that a name was probably meant to be."""
     names = [name for name in KNOWN if name not in _OTHERS]
     found = get_close_matches(normalized, names, 1, _SIMILAR_ENOUGH)
-    return found[0] if found and key not in _LIBRDKAFKA_ALONE else None
-
-
-# Correct names of librdkafka that resemble one of ours.
-_LIBRDKAFKA_ALONE: Final = (
-    "sasl.oauthbearer.assertion.private.key.pem",
-    "sasl.oauthbearer.sub.claim.name",
-    "ssl.engine.location",
-)
+    return found[0] if found else None
 
 
 def _names_with_prefix(key: str) -> str:
@@ -549,20 +529,6 @@ def split_address(address: str) -> tuple[str, int]:
     return match["host"].strip("[]"), int(match["port"])
 
 
-def librdkafka_arguments(settings: ConnectionSettings) -> dict[str, Any]:
-    """Return the settings for `confluent_kafka.AdminClient`.
-
-    librdkafka gets the tokens of an OIDC provider by itself, all others from us.
-    """
-    given = dict(settings.librdkafka)
-    arguments: dict[str, Any] = {"bootstrap.servers": ",".join(settings.bootstrap_servers), **given}
-    tokens = settings.tokens
-    if tokens is not None and choice_of(given, METHOD, "default") != "oidc":
-        arguments.pop(UNSECURED_TOKEN, None)
-        arguments["oauth_cb"] = tokens.for_librdkafka
-    return arguments
-
-
 def kafka_python_arguments(settings: ConnectionSettings) -> dict[str, Any]:
     """Return the keyword arguments for `kafka.KafkaAdminClient`.
 
@@ -603,9 +569,6 @@ def sasl_arguments(settings: ConnectionSettings) -> dict[str, Any]:
 # -- reading the settings
 
 
-_MAX_BITS: Final = 64  # of a number among the settings
-
-
 def _as_texts(extra: Mapping[str, object], complaints: list[str]) -> dict[str, str]:
     """Return the settings under their main names as text; JSON also has booleans and numbers.
 
@@ -613,9 +576,6 @@ def _as_texts(extra: Mapping[str, object], complaints: list[str]) -> dict[str, s
     """
     settings: dict[str, str] = {}
     for name, value in extra.items():
-        if _is_huge(name) or _is_huge(value):
-            complaints.append("a number has more digits than any setting")
-            continue
         given_key = str(name)  # YAML also has keys that are no text
         key = SAME_AS.get(given_key, given_key)
         if not isinstance(value, str | int | float):
@@ -631,13 +591,8 @@ def _as_texts(extra: Mapping[str, object], complaints: list[str]) -> dict[str, s
     return settings
 
 
-def _is_huge(value: object) -> bool:
-    """Return whether it is a number that Python does not even write as text."""
-    return isinstance(value, int) and value.bit_length() > _MAX_BITS
-
-
 def _file_complaints(settings: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with files that OpenSSL and librdkafka would read without an end."""
+    """Return what is wrong with files that OpenSSL would read without an end."""
     files = {key: settings[key] for key in sorted(settings) if key.endswith(_LOCATION)}
     found = {key: _why_no_file(path) for key, path in files.items() if key in KNOWN}
     return [f'"{key}" cannot be used: {reason}' for key, reason in found.items() if reason]
@@ -728,21 +683,17 @@ def ssl_context(given: Mapping[str, str], *, where: str = "connection") -> ssl.S
     return context
 
 
-def https_context(given: Mapping[str, str], *, where: str = "connection") -> ssl.SSLContext:
+def https_context(given: Mapping[str, str]) -> ssl.SSLContext:
     """Return a context for the address that gives tokens (`https.ca.location`, `https.ca.pem`)."""
-    return _trusting_context(
-        {key.replace("https.", "ssl."): given[key] for key in given if key.startswith("https.")},
-        where,
-        prefix="https",
-    )
+    return _trusting_context(given, "connection", prefix="https")
 
 
 def _trusting_context(
     given: Mapping[str, str], where: str, *, prefix: str = "ssl"
 ) -> ssl.SSLContext:
     """Return a context that trusts the given authority alone, or else those of the system."""
-    location = given.get("ssl.ca.location", _SYSTEM_ROOTS)
-    pem = given.get("ssl.ca.pem")
+    location = given.get(f"{prefix}.ca.location", _SYSTEM_ROOTS)
+    pem = given.get(f"{prefix}.ca.pem")
     if location == _SYSTEM_ROOTS and not pem:
         return ssl.create_default_context()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -94,10 +94,6 @@ from counterpoise.model.run import (
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.model.safe_text import is_storable, one_line, safe_logger
 
-NOTIFIED: Final = "notified"
-NOT_NOTIFIED: Final = "not notified"
-MAX_TRIES: Final = 12  # of one notification: an hour of the watch Dag
-
 
 class Journal:
     def __init__(self, run_id: str, transactions: Transactions) -> None:
@@ -149,37 +145,6 @@ class Journal:
         with self._transactions.for_run(self.run_id) as connection:
             now = self._transactions.now(connection)
             add_event(connection, self.run_id, kind, text, now)
-
-    def begin_notifying(self, subject: str) -> bool:
-        """Record that people are notified of a subject, and return True.
-
-        False, and no event, where they were, or another process notifies them now, or nobody was
-        reached `MAX_TRIES` times.
-        """
-        with self._transactions.reading() as connection:
-            if not self._is_news(connection, subject):
-                return False
-        with self._transactions.for_run(self.run_id) as connection:
-            if not self._is_news(connection, subject):
-                return False
-            add_event(
-                connection, self.run_id, NOTIFIED, subject, self._transactions.now(connection)
-            )
-            return True
-
-    def nobody_was_reached(self, subject: str, why: str) -> None:
-        """Record that a notification failed: the next task tries again."""
-        self.event(NOT_NOTIFIED, f"{subject}: {why}")
-
-    def _is_news(self, connection: sa.Connection, subject: str) -> bool:
-        def count(kind: str, is_about: sa.ColumnElement[bool]) -> int:
-            query = sa.select(sa.func.count()).select_from(events)
-            of_run = (events.c.run_id == self.run_id, events.c.kind == kind, is_about)
-            return connection.scalar(query.where(*of_run)) or 0
-
-        tries = count(NOTIFIED, events.c.text == subject)
-        failed = count(NOT_NOTIFIED, events.c.text.startswith(f"{subject}: ", autoescape=True))
-        return failed == tries < MAX_TRIES
 
     def events(self) -> tuple[Event, ...]:
         query = sa.select(events).where(events.c.run_id == self.run_id).order_by(events.c.id)
@@ -885,22 +850,14 @@ class Ledger:
         with self._transactions.reading() as connection:
             return frozenset(json.loads(connection.scalar(query) or "[]"))
 
-    def record_notified_findings(
-        self, cluster: str, before: Collection[str], after: Collection[str]
-    ) -> bool:
-        """Record that people are notified of findings: `after` takes the place of `before`.
-
-        False, and no change, where another process was faster.
-        """
-        noted = sa.func.coalesce(clusters.c.notified_findings, "[]")
-        is_as_read = noted == json.dumps(sorted(before))
+    def record_notified_findings(self, cluster: str, findings: Collection[str]) -> None:
+        """Record that people have been notified of findings: these are open now."""
         with self._transactions.writing() as connection:
-            changed = connection.execute(
+            connection.execute(
                 clusters.update()
-                .where(clusters.c.name == cluster, is_as_read)
-                .values(notified_findings=json.dumps(sorted(after)))
+                .where(clusters.c.name == cluster)
+                .values(notified_findings=json.dumps(sorted(findings)))
             )
-            return changed.rowcount == 1
 
     def prune(self, cluster: str, *, before: datetime) -> int:
         """Delete the old rows of a cluster that count no more (`retention.py`); return how many."""

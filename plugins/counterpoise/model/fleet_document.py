@@ -6,14 +6,14 @@
 The pages of all clusters are drawn from entries, whether these were just made or read again.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
 from counterpoise.errors import InputError
 from counterpoise.model.balance import LeaderBalance, LeftOut, WantedRebalance
-from counterpoise.model.json_values import json_keys, read_json
+from counterpoise.model.json_values import json_keys, read_json, to_content
 from counterpoise.model.load import ClusterLoad, DiskForecast
 from counterpoise.model.safe_text import for_json
 
@@ -141,8 +141,7 @@ class FleetDocument:
 
 def document_of(entry: FleetEntry) -> dict[str, Any]:
     """Return an entry as the document has it: of a disk not what it held over time."""
-    document = asdict(entry)
-    document["findings"] = document.pop("concerns")
+    document = to_content(entry, {"concerns": "findings"})
     if entry.first_disk is not None:
         del document["first_disk"]["held"]
     return document

@@ -70,19 +70,6 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadAs:
-    """The type that a field is read as whose values may be of others, too.
-
-    Written as `Annotated[Sequence[int], ReadAs(tuple[int, ...])]`.
-    """
-
-    type_: object
-
-    def __get_pydantic_core_schema__(self, source: object, handler: Callable[[Any], Any]) -> object:
-        return handler(self.type_)
-
-
-@dataclass(frozen=True, slots=True)
 class ReadBy:
     """The function that reads a text, and raises ValueError: JSON has no keys but texts.
 
@@ -99,7 +86,6 @@ class ReadBy:
 
 MAX_ID: Final = 2**31 - 1
 Id = Annotated[int, Range(0, MAX_ID)]  # of a broker or a partition
-Count = Annotated[int, Range(0, 2**63 - 1)]
 
 
 def json_keys(keys: Mapping[str, str]) -> dict[str, Any]:

@@ -12,31 +12,30 @@ document whose fingerprint does not match its content was edited and is refused.
 import gc
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
-from functools import cache, cached_property
+from functools import cached_property
 from operator import attrgetter, gt
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
     Final,
     NamedTuple,
-    get_type_hints,
     overload,
 )
 
+import msgspec
+
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import TopicPartition, is_another_topic, is_topic
-from counterpoise.model.json_values import MAX_ID, Count, Id, Range, ReadAs, json_keys, read_json
+from counterpoise.model.json_values import MAX_ID, json_keys, read_json
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.request import KINDS, Budget, Goal, Scope
-
-if TYPE_CHECKING:
-    from msgspec.json import Decoder
+from counterpoise.model.safe_text import is_broken_text
 
 # -- Makes many objects without Python's collections of garbage, each of which visits all of them
 #
@@ -94,17 +93,17 @@ class Move:
     """
 
     topic: str
-    partition: Id
+    partition: int
     topic_id: str  # "" when the snapshot did not tell
-    replicas_before: tuple[Id, ...]  # ordered: the first is the preferred leader
-    replicas_after: tuple[Id, ...]
-    leader_before: Annotated[int, Range(-1, MAX_ID)]  # -1: none
-    size_bytes: Count  # of one replica
-    bytes_in_per_second: Count | None = None
+    replicas_before: tuple[int, ...]  # ordered: the first is the preferred leader
+    replicas_after: tuple[int, ...]
+    leader_before: int  # -1: none
+    size_bytes: int  # of one replica
+    bytes_in_per_second: int | None = None
     why: MoveReason = MoveReason.REPLICAS
     # of a move for the sake of traffic: by how many bytes per second brokers come nearer to the
     # tolerance; 0 for the move that comes back in an exchange
-    traffic_gain: Count | None = None
+    traffic_gain: int | None = None
 
     @cached_property
     def topic_partition(self) -> TopicPartition:
@@ -156,12 +155,13 @@ class MoveColumns(Sequence[Move]):
         return moves if isinstance(moves, cls) else cls._of_rows(moves)
 
     @classmethod
-    def of_json(cls, text: bytes) -> "MoveColumns":
+    def of_content(cls, rows: object) -> "MoveColumns":
         """Return the moves of a plan document.
 
-        Raises ValueError where a field is missing, unknown or of another type.
+        Raises ValueError where a field is missing, unknown, or no value that a plan may have.
         """
-        return cls._of_rows(_row_decoder().decode(text))
+        read = msgspec.convert(rows, list[_Row])
+        return replace(cls._of_rows(read), traffic_gains=[row.gain() for row in read])
 
     @classmethod
     def _of_rows(cls, rows: Sequence[object]) -> "MoveColumns":
@@ -230,31 +230,33 @@ class MoveColumns(Sequence[Move]):
 _FIELDS: Final = tuple(field.name for field in fields(Move))
 
 
-@cache
-def _row_decoder() -> "Decoder[list[Any]]":
-    """Return what reads moves without making 60,000 objects that Python's garbage collection would
-    visit: neither a Move nor a dictionary each.
-    """
-    import msgspec
+_BrokerId = Annotated[int, msgspec.Meta(ge=0, le=MAX_ID)]
+_Replicas = Annotated[tuple[_BrokerId, ...], msgspec.Meta(min_length=1)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
-    types = get_type_hints(Move)
-    columns = [(name, types[name]) for name in _FIELDS if name != "traffic_gain"]
-    row = msgspec.defstruct(
-        "Row",
-        [*columns, ("traffic_gain", types["traffic_gain"], None)],
-        gc=False,
-        forbid_unknown_fields=True,
-    )
-    return msgspec.json.Decoder(list[row])  # type: ignore[valid-type]
+
+class _Row(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A move in the document: 60,000 of them are objects that Python's garbage collection need not
+    visit.
+    """
+
+    topic: str
+    partition: Annotated[int, msgspec.Meta(ge=0, le=MAX_ID)]
+    topic_id: str
+    replicas_before: _Replicas
+    replicas_after: _Replicas
+    leader_before: Annotated[int, msgspec.Meta(ge=-1, le=MAX_ID)]
+    size_bytes: _Count
+    bytes_in_per_second: _Count | None
+    why: MoveReason
+    traffic_gain: _Count | msgspec.UnsetType = msgspec.UNSET  # null is not written
+
+    def gain(self) -> int | None:
+        return None if self.traffic_gain is msgspec.UNSET else self.traffic_gain
 
 
 FORMAT: Final = "counterpoise-plan/2"
-# How `to_json` writes moves, and how they stand in what the fingerprint is made of.
-_BEFORE_MOVES: Final = b'  "moves": [\n    '
-_BETWEEN_MOVES: Final = b",\n    "
-_BEHIND_MOVES: Final = b"\n  ]\n}\n"
-_NO_MOVES: Final = '  "moves": []'
-_CANONICAL_NO_MOVES: Final = '"moves":[]'
+_MAX_COMPLAINTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +352,7 @@ class RebalancePlan:
     goal: Goal
     broker_ids: tuple[int, ...]
     policy_digest: str
-    moves: Annotated[Sequence[Move], ReadAs(tuple[Move, ...])]  # by topic, then partition
+    moves: Sequence[Move]  # by topic, then partition
     figures: tuple[BrokerFigure, ...]  # by broker id, every registered broker
     lower_bound: LowerBound
     # What the whole goal would take, where the plan does not get there.
@@ -439,7 +441,7 @@ class RebalancePlan:
             f"  {_canonical(key)}: {_canonical(value)}," for key, value in sorted(content.items())
         ]
         rows = ",\n".join(f"    {_canonical(row)}" for row in moves)
-        body = f'  "moves": [\n{rows}\n  ]' if moves else _NO_MOVES
+        body = f'  "moves": [\n{rows}\n  ]' if moves else '  "moves": []'
         return "\n".join(
             ["{", f'  "fingerprint": {_canonical(self.fingerprint)},', *head, body, "}", ""]
         )
@@ -462,59 +464,29 @@ class RebalancePlan:
             raise InputError(f"{where}: not JSON ({error}); was the file cut short?") from None
         _check_format(document, where)
         claimed = document.pop("fingerprint", None)
-        try:
-            plan = read_json(cls, text)
-            _check_moves(plan.moves)
-        except ValueError as error:
-            complaint = str(error)
-        else:
-            if plan.fingerprint == claimed and plan._content() == document:
-                return plan
-            complaint = "this version does not know all of its fields"
         actual = fingerprint_of(document)
         if claimed != actual:
             raise InputError(
                 f"{where}: was edited after it was made: it says {claimed}, "
                 f"its content is {actual}. Make a new plan."
             )
-        raise InputError(
-            f"{where}: was made by another version of Counterpoise: a field is missing, "
-            f"unknown or malformed ({complaint}). Make a new plan."
-        )
-
-    @classmethod
-    def of_record(cls, document: bytes, fingerprint: str) -> "RebalancePlan | None":
-        """Return the plan with this fingerprint from the document that `to_json` wrote; None for
-        any other document.
-
-        It is read from the very bytes whose digest is the fingerprint, so it need not be checked
-        against them: a fifth of the time of `from_json`. The fingerprint has to be that of a plan,
-        as those of the ledger are: a digest of anything else would be believed.
-        """
-        compact = document.replace(_BETWEEN_MOVES, b",")
-        before = compact.find(_BEFORE_MOVES)
-        if before < 0 or not compact.endswith(_BEHIND_MOVES):
-            return None
-        rows = memoryview(compact)[before + len(_BEFORE_MOVES) : -len(_BEHIND_MOVES)]
         try:
-            with collecting_no_garbage():
-                head = compact[:before].decode()
-                return cls._of_record(f"{head}{_NO_MOVES}}}", rows, fingerprint)
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return None
+            return cls._of_content(document, actual)
+        except ValueError as error:
+            raise InputError(
+                f"{where}: was made by another version of Counterpoise: a field is missing, "
+                f"unknown or malformed ({error}). Make a new plan."
+            ) from None
 
     @classmethod
-    def _of_record(cls, head: str, rows: memoryview, fingerprint: str) -> "RebalancePlan | None":
-        content = json.loads(head)
-        claimed = content.pop("fingerprint")
-        before, after = (part.encode() for part in _canonical(content).split(_CANONICAL_NO_MOVES))
-        digest = _digest(before, b'"moves":[', rows, b"]", after)
-        if not claimed == fingerprint == digest:
-            return None
-        plan = read_json(cls, _canonical(content))
-        if plan._content() != content:
-            return None  # this version does not know all of its fields
-        plan = replace(plan, moves=MoveColumns.of_json(b"".join((b"[", rows, b"]"))))
+    def _of_content(cls, content: Mapping[str, Any], fingerprint: str) -> "RebalancePlan":
+        moves = MoveColumns.of_content(content.get("moves"))
+        _check_moves(moves)
+        without_moves = {**content, "moves": []}
+        plan = read_json(cls, _canonical(without_moves))
+        if plan._content() != without_moves:
+            raise ValueError("this version does not know all of its fields")
+        plan = replace(plan, moves=moves)
         vars(plan)["fingerprint"] = fingerprint  # what counting it again would give
         return plan
 
@@ -548,14 +520,8 @@ class RebalancePlan:
 def fingerprint_of(content: Mapping[str, Any]) -> str:
     """Return `sha256:` and the digest of the canonical JSON of a plan without its fingerprint."""
     # surrogatepass: half a character is an edit, not a crash
-    return _digest(_canonical(content).encode(errors="surrogatepass"))
-
-
-def _digest(*parts: bytes | memoryview) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return f"sha256:{digest.hexdigest()}"
+    canonical = _canonical(content).encode(errors="surrogatepass")
+    return f"sha256:{hashlib.sha256(canonical).hexdigest()}"
 
 
 def _check_format(document: object, where: str) -> None:
@@ -605,24 +571,15 @@ def _move_content(move: Move) -> dict[str, Any]:
     } | gain
 
 
-def _check_moves(moves: Iterable[Move]) -> None:
-    """Raise ValueError for the first move that no plan may have, whatever the cluster is."""
-    is_known_topic = cache(is_topic)  # a topic has many partitions
-    earlier: set[tuple[str, int]] = set()
-    for index, move in enumerate(moves):
-        if not is_known_topic(move.topic):
-            complaint = f"topic {move.topic[:60]!r} is no topic of Kafka"
-        elif (name := (move.topic, move.partition)) in earlier:
-            complaint = f"{move.topic_partition} moves twice"
-        else:
-            earlier.add(name)
-            complaint = _complaint_of_replicas(move)
-        if complaint:
-            raise ValueError(f"moves[{index}]: {complaint}")
-
-
-def _complaint_of_replicas(move: Move) -> str:
-    for replicas in (move.replicas_before, move.replicas_after):
-        if not replicas or len(set(replicas)) != len(replicas):
-            return f"replicas must be one or more brokers, each named once, not {list(replicas)}"
-    return ""
+def _check_moves(moves: MoveColumns) -> None:
+    """Raise ValueError where there is a move that no plan may have, whatever the cluster is."""
+    times_named = Counter(zip(moves.topics, moves.partitions, strict=True))
+    replica_sets = {*moves.replicas_before, *moves.replicas_after}
+    complaints = [
+        *(f"{name[:60]!r} is no topic of Kafka" for name in {*moves.topics} if not is_topic(name)),
+        *("half a character in a topic_id" for one in {*moves.topic_ids} if is_broken_text(one)),
+        *(f"{tp[0]}-{tp[1]} moves twice" for tp, times in times_named.items() if times > 1),
+        *(f"a broker twice in {ids}" for ids in replica_sets if len({*ids}) != len(ids)),
+    ]
+    if complaints:
+        raise ValueError(f"moves: {'; '.join(sorted(complaints)[:_MAX_COMPLAINTS])}")

@@ -197,6 +197,7 @@ COMMAND_LINE_OPTIONS: Final[Mapping[str, str]] = {
     "broker_sets": "--broker-sets",
     "max_replicas_per_broker": "--max-replicas-per-broker",
     "no_new_replicas_on": "--no-new-replicas-on",
+    "is_quick": "--quick",
 }
 CLUSTER_FIELD: Final = "cluster"  # of the form alone: on the command line it is no part of this
 CLUSTER_TITLE: Final = "Cluster"
@@ -352,6 +353,7 @@ def read_rebalance_request(
             max_replicas_per_broker=read.get("max_replicas_per_broker"),
             no_new_replicas_on=read.get("no_new_replicas_on") or (),
         ),
+        is_quick=bool(read.get("is_quick")),
     )
 
 
@@ -414,6 +416,12 @@ def _percent(value: object, where: str) -> int:
     return _whole(PERCENT.lowest, PERCENT.highest)(text, where)
 
 
+def _flag(value: object, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(f"{where}: {value!r} must be true or false")
+    return value
+
+
 def _bytes(value: object, where: str) -> int:
     return parse_bytes(str(value), where=where)
 
@@ -455,4 +463,5 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "broker_sets": _broker_sets,
     "max_replicas_per_broker": _whole(1, MAX_REPLICAS_PER_BROKER),
     "no_new_replicas_on": read_broker_ids,
+    "is_quick": _flag,
 }

@@ -21,7 +21,12 @@ from airflow.sdk.exceptions import (
     AirflowTaskTimeout,
 )
 
-from counterpoise.errors import CancelledError, CounterpoiseError, InputError
+from counterpoise.errors import (
+    CancelledError,
+    CounterpoiseError,
+    InputError,
+    MissingConnectionError,
+)
 from counterpoise.model.safe_text import SafeLogger, without_control_characters
 
 if TYPE_CHECKING:
@@ -50,7 +55,7 @@ class AirflowConnections:
         try:
             connection: Any = Connection.get(connection_id)
         except AirflowNotFoundException:
-            raise InputError(
+            raise MissingConnectionError(
                 f"Airflow has no connection {connection_id!r}; add one of type {CONNECTION_TYPE} "
                 "whose extra holds librdkafka settings like "
                 '{"bootstrap.servers": "kafka-1:9092,kafka-2:9092"}'

@@ -179,7 +179,8 @@ class ClusterArrays:
         """Return the leaders; where the snapshot has none at all, each partition's preferred
         leader.
         """
-        return self.leaders if (self.leaders >= 0).any() else self.replicas[:, 0]
+        is_unknown = (self.leaders < 0) & ~self.is_leaderless
+        return np.where(is_unknown, self.replicas[:, 0], self.leaders)
 
     def is_outside(self, replicas: Ints) -> Flags:
         """Return, of rows of brokers per partition, which stand in none of its `leader_racks`."""

@@ -23,7 +23,7 @@ from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand, highest_share, units_misplaced
 from counterpoise.model.grouping import grouped
 from counterpoise.model.request import Goal, Scope
-from counterpoise.model.words import pluralize, verb
+from counterpoise.model.words import join_names, pluralize, verb
 from counterpoise.planning.arrays import MIN_KNOWN_PERCENT, UNBOUNDED
 from counterpoise.planning.fair_shares import TopicShares, bytes_outside_band, shares_of_bytes
 from counterpoise.planning.placement import Placement, Roles
@@ -266,10 +266,10 @@ def _counts_not_reached(result: PlanningResult) -> str:
         return ""
     sharing = result.roles.sharing
     counts, best = counts[sharing], best[sharing]
-    help_ = result.or_rebalance or "; more disk, fewer constraints, or a wider scope would help"
     return (
         f"replicas per broker will be {counts.min()} to {counts.max()}; {best.min()} to "
-        f"{best.max()} is possible, but not by the moves this goal allows{help_}"
+        f"{best.max()} is possible, but not by the moves this goal allows"
+        f"{_limits_that_bind(result)}{result.or_rebalance}"
     )
 
 
@@ -285,28 +285,60 @@ def _bytes_outside_band(result: PlanningResult) -> str:
 
 
 def _why_outside(result: PlanningResult, outside: Ints, weights: Ints, band: ByteBand) -> str:
-    """Return which reason binds: brokers are `outside` their band of bytes, or of rates.
+    """Return which reasons bind: brokers are `outside` their band of bytes, or of rates.
 
     Only what is proven is called the best there is.
     """
     cluster, after = result.cluster, result.after
     if result.deferred.partitions:
         return "the budget of the request leaves the rest for a later plan"
-    highest = np.append(band.highest, UNBOUNDED)[after.replicas]
-    is_giant = (weights[:, None] > highest) & np.isin(after.replicas, outside)
-    if is_giant.any():
-        largest = int(np.where(is_giant.any(axis=1), weights, -1).argmax())
-        return f"{cluster.name(largest)} alone is more than a fair share"
     fixed = cluster.load(np.where(cluster.may_change[:, None], NOBODY, after.replicas), weights)
-    if (fixed > band.highest)[outside].any():
-        return "what is left alone there (excluded topics, reassignments) is more than that"
+    has_fixed = (fixed > band.highest)[outside]
+    is_giant = weights[:, None] > np.append(band.highest, UNBOUNDED)[after.replicas]
+    has_giant = ~has_fixed & np.isin(outside, after.replicas[is_giant])
+    reasons = []
+    if has_fixed.any():
+        left_alone = "what is left alone there (excluded topics, reassignments) is more than that"
+        reasons.append((has_fixed, left_alone))
+    if has_giant.any():
+        is_there = is_giant & np.isin(after.replicas, outside[has_giant])
+        largest = cluster.name(int(np.where(is_there.any(axis=1), weights, -1).argmax()))
+        reasons.append((has_giant, f"{largest} alone is more than a fair share"))
+    others = ~has_giant & ~has_fixed
+    if others.any():
+        reasons.append((others, _why_no_better(result, is_bytes=weights is cluster.size_bytes)))
+    if len(reasons) == 1:
+        return reasons[0][1]
+    return "; ".join(f"{result.list_brokers(outside[which])}: {why}" for which, why in reasons)
+
+
+def _why_no_better(result: PlanningResult, *, is_bytes: bool) -> str:
+    after, within = result.after, _limits_that_bind(result)
     is_proven = after.bound is not None and after.bound.is_reached
-    if is_proven and weights is cluster.size_bytes:
-        return "no plan for this goal does better, as is proven" + result.or_rebalance
+    if is_proven and is_bytes:
+        return f"no plan for this goal does better{within}, as is proven{result.or_rebalance}"
     if after.has_budget_ended or not (is_proven or after.bound is None):
         return "the search ended by its budget; a scope of fewer topics may find better"
     how = "no move or exchange of two replicas that this goal allows is better"
-    return how + result.or_rebalance
+    return f"{how}{within}{result.or_rebalance}"
+
+
+def _limits_that_bind(result: PlanningResult) -> str:
+    """Return ` within broker_sets, ...`: all that keeps replicas from brokers that share."""
+    cluster, counts, sharing = result.cluster, result.after.counts, result.roles.sharing
+    left_out, scope = result.left_out, result.request.scope
+    is_partial = bool(left_out and left_out.partition_count) or bool(cluster.is_excluded.any())
+    is_full = result.after.room < int(cluster.size_bytes.max(initial=0))
+    limits = {
+        "broker_sets": result.has_sets,
+        "max_replicas_per_broker": (sharing & (counts >= cluster.max_counts)).any(),
+        "no_new_replicas_on": (sharing & cluster.takes_none).any(),
+        "disk_limit_percent": (sharing & is_full).any(),
+        "the topics of the plan": is_partial,
+        "the brokers of the plan": bool(scope.broker_ids or scope.excluded_broker_ids),
+    }
+    names = [name for name, binds in limits.items() if binds]
+    return f" within {join_names(names)}" if names else ""
 
 
 def traffic_at_least(result: PlanningResult) -> str:

@@ -9,12 +9,14 @@ sentence, "" where it does not apply; `WARNINGS` and `NOTES` have all of them, i
 they are shown.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
 from counterpoise.model.grouping import grouped
+from counterpoise.model.kafka import by_disk
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.words import name_brokers, pluralize, verb
@@ -59,7 +61,7 @@ def _under_reassignment(result: PlanningResult) -> str:
 
 def _without_leader(result: PlanningResult) -> str:
     cluster = result.cluster
-    if cluster.partition_count and not (cluster.leaders >= 0).any():
+    if ((cluster.leaders < 0) & ~cluster.is_leaderless).any():
         return (
             "the snapshot has no leaders; each partition's first replica is taken to be its "
             "leader; take a new snapshot, or give the leaders in the cluster document"
@@ -89,6 +91,15 @@ def _on_dead_brokers(result: PlanningResult) -> str:
     it = verb(len(dead), "it", "them")
     help_ = "" if result.request.goal is Goal.REPAIR else ", or let goal repair replace them"
     return f"{replicas} on {result.list_brokers(dead)}, not live now; bring {it} back{help_}"
+
+
+def _nothing_repaired(result: PlanningResult) -> str:
+    """Return why a plan for repair has nothing to repair, where it only changes leaders."""
+    repairs = result.assignment.is_added.any() or not result.assignment.is_in_plan.any()
+    if result.request.goal is not Goal.REPAIR or repairs:
+        return ""
+    why = result.goal.reason(result).removeprefix("already done: ")
+    return f"nothing is repaired, only leaders change: {why}"
 
 
 def _few_replicas(result: PlanningResult) -> str:
@@ -142,6 +153,58 @@ def _offline_log_dirs(result: PlanningResult) -> str:
         f"new replicas go to brokers that have lost a log dir: {names}: their other log dirs take "
         "all; mend the disk first, or leave these brokers out (--no-new-replicas-on)"
     )
+
+
+def _fullest_log_dir(result: PlanningResult) -> str:
+    """Return which log dir is the fullest when the new replicas are there, where brokers that get
+    some have several.
+
+    A broker takes the one with the fewest replicas, whatever its room (KIP-113). Dirs with 3 and 5
+    replicas get the first three that arrive thus: 3 + 1, 4 + 1, then one of both with 5.
+    """
+    arriving = _arriving_sizes(result)
+    dirs = grouped(
+        (row["broker_id"], row)
+        for row in result.snapshot.log_dirs.to_pylist()
+        if row["broker_id"] in arriving and row["error"] is None and not row["is_cordoned"]
+    )
+    several = {broker_id: rows for broker_id, rows in dirs.items() if len(rows) > 1}
+    if not several:
+        return ""
+    by_dir = result.snapshot.replicas.group_by(["broker_id", "log_dir"])
+    counted = by_dir.aggregate([([], "count_all")]).to_pylist()
+    held = Counter({(row["broker_id"], row["log_dir"]): row["count_all"] for row in counted})
+    used: list[tuple[float, str]] = []
+    for broker_id, rows in several.items():
+        figures = [(row["total_bytes"], row["usable_bytes"]) for row in rows]
+        if (broker_id, None) in held or any(None in figure for figure in figures):
+            continue
+        counts = [held[broker_id, row["log_dir"]] for row in rows]
+        arrived = [0] * len(rows)
+        for size_bytes in arriving[broker_id]:
+            chosen = counts.index(min(counts))
+            counts[chosen] += 1
+            arrived[chosen] += size_bytes
+        for disk in by_disk(figures):
+            total, usable = figures[disk[0]]
+            taken = total - usable + sum(arrived[position] for position in disk)
+            name = f"{rows[disk[0]]['log_dir']} of broker {broker_id}"
+            used.append((100 * taken / max(1, total), name))
+    words = (
+        f"{name_brokers(sorted(several))} {verb(len(several), 'has', 'have')} several log dirs: "
+        "Kafka puts a new replica into the one with the fewest, whatever its room (KIP-113)"
+    )
+    if not used:
+        return f"{words}; which will be the fullest is not known"
+    percent, name = max(used)
+    return f"{words}; the fullest of them will be {name}, with {percent:.0f} %"
+
+
+def _arriving_sizes(result: PlanningResult) -> dict[int, list[int]]:
+    """Return the sizes of the new replicas of each broker, in the order of the plan."""
+    rows, columns = np.nonzero(result.assignment.is_added)
+    brokers = result.cluster.broker_ids[result.assignment.replicas[rows, columns]].tolist()
+    return grouped(zip(brokers, result.cluster.size_bytes[rows].tolist(), strict=True))
 
 
 # -- because of the topics
@@ -300,6 +363,7 @@ def _full_brokers(result: PlanningResult) -> str:
 WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _under_reassignment,
     _without_leader,
+    _nothing_repaired,
     _on_dead_brokers,
     PlanningResult.list_left_to_repair,
     _few_replicas,
@@ -321,6 +385,7 @@ NOTES: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _excluded,
     shares_by_disk,
     beside_giants,
+    _fullest_log_dir,
     traffic_at_least,
     _coordinators,
     _tiered,

@@ -19,6 +19,7 @@ from counterpoise.model.safe_text import one_line, without_control_characters
 from counterpoise.model.words import capitalized, join_ids, pluralize
 from counterpoise.units import (
     format_bytes,
+    format_clock,
     format_count,
     format_moment,
     format_rate,
@@ -69,7 +70,7 @@ def environment(*folders: Path) -> Environment:
         "pluralize": pluralize,
         "one_line": one_line,
         "units": with_units,
-        "clock": clock,
+        "clock": format_clock,
         "age": age,
         "capitalized": capitalized,
         "short_duration": short_duration,
@@ -106,11 +107,6 @@ def known_bytes(size: float | None) -> str:
 def with_units(sentence: str) -> str:
     """Return a sentence in which a number and its unit stay on one line."""
     return _NUMBER_AND_UNIT.sub("\u00a0", sentence)
-
-
-def clock(at: datetime) -> str:
-    """Return `29 Nov 10:08`, in UTC; the whole time is for whoever points at it."""
-    return f"{at.astimezone(UTC):%-d %b %H:%M}"
 
 
 def age(at: datetime, now: datetime) -> str:

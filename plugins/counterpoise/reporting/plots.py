@@ -33,6 +33,7 @@ HEAT_WORDS: Final = (
     "up to 140 %",
     "more",
 )
+MAX_TIPS: Final = 60  # brokers of a chart with tooltips; the table has the figures of more
 _DRAWN_POINTS: Final = 600  # of a line: what a chart has room for, twice
 _NICE_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 _ROOM_ABOVE: Final = 1.06  # the highest value stays below the top of the chart
@@ -254,7 +255,7 @@ class Axis:
         divisor = _SIZES.get(word.removesuffix("/s"), 1.0)
         step = _nice(highest / divisor / 2)
         if not word:
-            step = max(1.0, step)
+            step = max(1.0, math.floor(step))  # there is no half a replica
         numbers = [index * step for index in range(math.floor(highest / divisor / step + 1e-9) + 1)]
         ticks = tuple((number * divisor, f"{number:,g}") for number in numbers)
         return cls(word, divisor, (highest or divisor) * _ROOM_ABOVE, ticks)

@@ -42,11 +42,13 @@ from counterpoise.views import view_of
 from counterpoise.views.cluster import BalanceSummary, ClusterHead, read_summary
 from counterpoise.views.fleet import (
     NOT_READ,
+    Condition,
     FleetRow,
     FleetView,
     FreezeView,
     OpenRunsView,
     conditions,
+    failing,
     in_order,
 )
 from counterpoise.views.now import RunNow
@@ -107,6 +109,16 @@ def _open_runs(installation: Installation, viewing: Viewing) -> list[Run]:
 
 def _halted(states: Iterable[LedgerState]) -> list[Run]:
     return [state.run for state in states if state.run and state.run.state is RunState.HALTED]
+
+
+def failing_clusters(installation: Installation) -> dict[str, Condition]:
+    """Return what does not work now, by cluster; {} while the ledger is away, too."""
+    try:
+        failures = installation.ledger.failures()
+    except LedgerError as error:
+        _LOGGER.warning("a page is shown without the ledger: %s", error)
+        return {}
+    return {name: failing(failure) for name, failure in failures.items()}
 
 
 def _ledger_now(installation: Installation, viewing: Viewing) -> LedgerNow:

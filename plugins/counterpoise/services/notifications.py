@@ -3,13 +3,12 @@
     notify(installation, "orders-eu", send)     # send(target, notification), or a DeliveryError
     send_test(notify_targets(installation))     # {Target(...): "" or why it was not sent}
 
-The ledger has on record what people are notified of before it is sent, so nobody is notified twice,
-whoever calls this. When a message reaches nobody, that is on record too, and the next task tries
-again. The reason is kept without the text of an error: that may hold the address of a webhook,
-which is a secret.
+The ledger has on record what people have been notified of. A message that reaches nobody is sent
+again by the next task, for as long as it is news; the log says why, without the text of an error:
+that may hold the address of a webhook, which is a secret.
 
-Limits: a message that reaches one of several targets is not sent again to the others. One whose
-process dies between the record and the sending is lost.
+Limits: a message that reaches one of several targets is not sent again to the others. Two tasks at
+the same moment may send one twice.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -30,6 +29,7 @@ from counterpoise.views.plan import PlanView
 
 _LOGGER = safe_logger(__name__)
 
+NOTIFIED: Final = "notified"  # the kind of an event
 _SOON: Final = timedelta(days=1)  # an audit may be scheduled a little ahead of our clock
 
 Send = Callable[[Target, Notification], None]
@@ -105,14 +105,14 @@ def notify(installation: Installation, cluster: str, send: Send) -> int:
     count = 0
     for notification in notifications.due(facts):
         is_wanted = not policy.events or notification.event in policy.events
-        if is_wanted and _begin(installation, notification, facts):
-            if notification.event is NotificationEvent.QUESTION:
-                notification = _with_plan(installation, notification)
-            failures = [_send(target, notification, send) for target in targets]
-            reasons = [reason for reason in failures if reason]
-            if len(reasons) == len(targets):
-                _take_back(installation, notification, facts, "; ".join(reasons))
-            count += len(targets) - len(reasons)
+        if not is_wanted or _is_known(installation, notification):
+            continue
+        if notification.event is NotificationEvent.QUESTION:
+            notification = _with_plan(installation, notification)
+        reached = sum(_is_sent(target, notification, send) for target in targets)
+        if reached:
+            _record(installation, notification, facts)
+        count += reached
     return count
 
 
@@ -128,40 +128,35 @@ def _with_plan(installation: Installation, notification: Notification) -> Notifi
     return replace(notification, lines=(what, *notification.lines))
 
 
-def _begin(
+def _is_known(installation: Installation, notification: Notification) -> bool:
+    """Return whether people have been notified of it; of findings, only new ones are due."""
+    if notification.run_id is None:
+        return False
+    events = installation.ledger.journal(notification.run_id).events()
+    return any(one.kind == NOTIFIED and one.text == notification.subject for one in events)
+
+
+def _record(
     installation: Installation, notification: Notification, facts: NotificationFacts
-) -> bool:
-    """Put on record that people are notified of it; False where they were, or are right now."""
-    if notification.run_id is not None:
-        journal = installation.ledger.journal(notification.run_id)
-        return journal.begin_notifying(notification.subject)
-    return installation.ledger.record_notified_findings(
-        facts.cluster, facts.notified_findings, notifications.critical_findings(facts.audit)
-    )
-
-
-def _take_back(
-    installation: Installation, notification: Notification, facts: NotificationFacts, why: str
 ) -> None:
-    """Put on record that nobody was reached."""
+    """Put on record that people have been notified of it."""
+    ledger = installation.ledger
     if notification.run_id is not None:
-        journal = installation.ledger.journal(notification.run_id)
-        journal.nobody_was_reached(notification.subject, why)
+        ledger.journal(notification.run_id).event(NOTIFIED, notification.subject)
     else:
-        installation.ledger.record_notified_findings(
-            facts.cluster, notifications.critical_findings(facts.audit), facts.notified_findings
-        )
+        findings = notifications.critical_findings(facts.audit)
+        ledger.record_notified_findings(facts.cluster, findings)
 
 
-def _send(target: Target, notification: Notification, send: Send) -> str:
-    """Send a message, and return why it could not be sent; "" where it was."""
+def _is_sent(target: Target, notification: Notification, send: Send) -> bool:
+    """Send a message, and return whether it could be sent."""
     try:
         send(target, notification)
     except DeliveryError as error:
-        why = f"not sent to {target}: {error}"
-        _LOGGER.warning("%s (%s) was %s", notification.event, notification.cluster, why)
-        return why
-    return ""
+        what = f"{notification.event} ({notification.cluster})"
+        _LOGGER.warning("%s was not sent to %s: %s", what, target, error)
+        return False
+    return True
 
 
 def _facts(installation: Installation, cluster: str) -> NotificationFacts:

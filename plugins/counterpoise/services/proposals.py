@@ -95,10 +95,8 @@ def _unneeded(
         if _is_about(installation, plan, wanted):
             return None
         # A rebalance takes the place of another plan only where it is asked for now.
-        if wanted.goal is not Goal.REBALANCE or (
-            _is_lasting(installation, analysed, wanted)
-            and _can_be_asked_for(installation, analysed, wanted)
-        ):
+        is_due = wanted.goal is not Goal.REBALANCE or _is_lasting(installation, analysed, wanted)
+        if is_due and _can_be_asked_for(installation, analysed, wanted):
             return run, f"now {wanted.goal} would help: {wanted.reason}"
     policy = installation.cluster(run.cluster).policy.proposals
     what = "leaders" if policy.uneven_percent is None else "leaders, replicas and bytes"
@@ -164,29 +162,26 @@ def _can_be_asked_for(
     installation: Installation, analysed: ClusterAnalysis, wanted: WantedRebalance
 ) -> bool:
     """Return whether no such plan was refused by its checks lately, and a plan would move
-    something. Whether one for idle brokers or for leaders does is found out by the task that makes
-    it.
+    something.
     """
     if _was_refused_lately(installation, analysed.balance.cluster, wanted):
         return False
-    return wanted.goal is not Goal.REBALANCE or _moves_something(installation, analysed, wanted)
-
-
-def _moves_something(
-    installation: Installation, analysed: ClusterAnalysis, wanted: WantedRebalance
-) -> bool:
-    """Return whether a plan of the newest snapshot does: racks, large partitions and constraints
-    may keep a cluster from being any more even.
-    """
-    cluster, snapshot_id = analysed.balance.cluster, analysed.balance.latest.snapshot_id
     try:
-        snapshot = installation.archive.read_snapshot(cluster, snapshot_id)
-        request = RebalanceRequest(wanted.goal, wanted.broker_ids)
-        plan = plan_for(installation, snapshot, request)
+        return not plan_of(installation, analysed, wanted).is_empty
     except CounterpoiseError as error:
-        _LOGGER.warning("%s: no plan is made of snapshot %s: %s", cluster, snapshot_id, error)
+        _LOGGER.warning("%s: no plan is made: %s", analysed.balance.cluster, error)
         return False
-    return not plan.is_empty
+
+
+def plan_of(
+    installation: Installation, analysed: ClusterAnalysis, wanted: WantedRebalance
+) -> RebalancePlan:
+    """Return the plan of the newest snapshot. It is empty, or refused, where racks, large
+    partitions, replica sets or constraints keep the cluster from being any more even.
+    """
+    latest = analysed.balance.latest
+    snapshot = installation.archive.read_snapshot(analysed.balance.cluster, latest.snapshot_id)
+    return plan_for(installation, snapshot, RebalanceRequest(wanted.goal, wanted.broker_ids))
 
 
 def _is_in_the_way(installation: Installation, run: Run, wanted: WantedRebalance) -> bool:

@@ -7,20 +7,26 @@ report_fleet(installation)
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Final
 
 from counterpoise import analysis, history, reporting
 from counterpoise.archive import balance_report_name, fleet_report_name, run_report_name
-from counterpoise.errors import CounterpoiseError, RefusedError, StoreError, list_complaints
+from counterpoise.errors import (
+    CounterpoiseError,
+    InputError,
+    RefusedError,
+    StoreError,
+    list_complaints,
+)
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeftOut, PlanSize
 from counterpoise.model.files import StoredFile
 from counterpoise.model.fleet_document import ClusterState, FleetDocument, FleetEntry, fleet_json
 from counterpoise.model.movement import busiest_link_bytes
-from counterpoise.model.request import RebalanceRequest
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import ENDED_STATES, Run
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import pluralize
@@ -31,8 +37,7 @@ from counterpoise.services.figures import (
     cluster_analysis,
     with_both_periods,
 )
-from counterpoise.services.kept_empty import plan_for
-from counterpoise.services.proposals import nothing_to_ask, why_nothing_is_proposed
+from counterpoise.services.proposals import nothing_to_ask, plan_of, why_nothing_is_proposed
 from counterpoise.services.viewers import Viewing
 from counterpoise.views.pages import fleet_copy
 
@@ -95,8 +100,8 @@ def report_balance(
     report is that of the day on which the period ended.
     """
     analysed = cluster_analysis(installation, cluster, period=period, until=until)
-    analysed = with_both_periods(analysed)
-    return WrittenReport(_write_report(installation, analysed), analysed)
+    analysed, plan = _helping(installation, with_both_periods(analysed))
+    return WrittenReport(_write_report(installation, analysed, plan), analysed)
 
 
 def report_balances(
@@ -116,8 +121,8 @@ def report_balances(
             try:
                 with limit():
                     analysed = cluster_analysis(installation, cluster, results=results)
-                    analysed = with_both_periods(analysed)
-                    _write_report(installation, analysed)
+                    analysed, plan = _helping(installation, with_both_periods(analysed))
+                    _write_report(installation, analysed, plan)
                     state = _state(analysed, timedelta(0), ())
                     results.write_fleet_entry(analysis.fleet_entry(state))
                     if nothing_to_ask(installation, analysed):
@@ -137,10 +142,36 @@ def _without_frames(error: Exception) -> Exception:
     return error.with_traceback(None)
 
 
-def _write_report(installation: Installation, analysed: ClusterAnalysis) -> str:
+def _helping(
+    installation: Installation, analysed: ClusterAnalysis
+) -> tuple[ClusterAnalysis, RebalancePlan | None]:
+    """Leave out what would help first as long as its plan moves nothing or is refused; return the
+    plan of what is then the first, None where the snapshot cannot be read.
+    """
+    while analysed.wanted is not None:
+        try:
+            plan = plan_of(installation, analysed, analysed.wanted)
+            if not plan.is_empty:
+                return analysed, plan
+        except (InputError, RefusedError) as error:
+            _LOGGER.warning("%s: no plan is made: %s", analysed.balance.cluster, error)
+        except CounterpoiseError as error:
+            _LOGGER.warning(
+                "the report of %s does not say what the rebalance costs: %s",
+                analysed.balance.cluster,
+                error,
+            )
+            return analysed, None
+        analysed = replace(analysed, would_help=analysed.would_help[1:])
+    return analysed, None
+
+
+def _write_report(
+    installation: Installation, analysed: ClusterAnalysis, plan: RebalancePlan | None
+) -> str:
     """Write the report; return its name, without a suffix."""
     cluster = analysed.balance.cluster
-    plan_size = _plan_size(installation, analysed)
+    plan_size = _plan_size(installation, cluster, plan) if plan else None
     left_out = analysed.known.results.left_out(cluster)
     not_proposed = why_nothing_is_proposed(installation, cluster) if analysed.wanted else ""
 
@@ -170,25 +201,7 @@ def _write_report(installation: Installation, analysed: ClusterAnalysis) -> str:
     return balance_report_name(cluster, report_day, suffix="").removesuffix(".")
 
 
-def _plan_size(installation: Installation, analysed: ClusterAnalysis) -> PlanSize | None:
-    """Return what the wanted rebalance costs; None where none is wanted, or no plan can be made."""
-    if analysed.wanted is None:
-        return None
-    cluster = analysed.balance.cluster
-    rebalance_request = RebalanceRequest(analysed.wanted.goal, analysed.wanted.broker_ids)
-    snapshot_id = analysed.balance.latest.snapshot_id
-    try:
-        snapshot = installation.archive.read_snapshot(cluster, snapshot_id)
-        plan = plan_for(installation, snapshot, rebalance_request)
-    except CounterpoiseError as error:
-        _LOGGER.warning(
-            "the report of %s does not say what the rebalance costs, since no plan could be made "
-            "from snapshot %s: %s",
-            cluster,
-            snapshot_id,
-            error,
-        )
-        return None
+def _plan_size(installation: Installation, cluster: str, plan: RebalancePlan) -> PlanSize:
     rate = installation.cluster(cluster).policy.movement.rate_bytes_per_second
     return PlanSize(
         replicas_copied=plan.copied_replicas,

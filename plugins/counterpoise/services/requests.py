@@ -121,6 +121,11 @@ def undo(installation: Installation, run_id: str, *, by: Person, why: str) -> Co
     return _record(installation, run.cluster, Control.UNDO, by, why, run_id=run_id)
 
 
+def undo_by_dag_run(dag_run_id: str) -> str:
+    """Return how an undo is noted whose plan a Dag run makes."""
+    return f"Dag run {dag_run_id} makes the plan"
+
+
 def note_undo(installation: Installation, run_id: str, plan: str, *, by: Person, why: str) -> None:
     """Note, once, at an ended run who takes back what it moved, why, and by which plan."""
     text = f"by {by.shown}: {required(why, 'why')}; {plan}"

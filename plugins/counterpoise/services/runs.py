@@ -49,6 +49,7 @@ from counterpoise.model.run import (
     why_requested,
 )
 from counterpoise.model.run_progress import Condition, RunProgress
+from counterpoise.services import requests
 from counterpoise.services.approvals import WhoseYes, answer_until, asks_people, whose_yes
 from counterpoise.services.viewers import (
     Viewer,
@@ -61,6 +62,8 @@ from counterpoise.services.viewers import (
 from counterpoise.storage import Store
 from counterpoise.undoing import check_undoable
 from counterpoise.units import format_rate
+from counterpoise.views.fleet import Condition as FleetCondition
+from counterpoise.views.fleet import failing
 from counterpoise.views.now import RunNow
 from counterpoise.views.plan import PlanView, goal_in_words
 from counterpoise.views.workspace import RunWorkspace, Undone
@@ -190,6 +193,8 @@ class RunDetails(RunStatus):
     reports: tuple[str, ...]  # names of the stored pages: of the run, and of the checks of its data
     answer_until: datetime | None
     superseded_by: str | None  # the id of the run of the newer plan
+    undo_run: Run | None  # the newest one that takes back what this one moved
+    failing: FleetCondition | None  # what does not work now with the cluster
     yes: WhoseYes
     why_two_people: str  # what of the plan needs two; "" where one is enough
     refusals: Mapping[Action, str]  # why the viewer may not; without those that they may
@@ -272,6 +277,8 @@ def run_details(installation: Installation, run_id: str, viewer: Viewer) -> RunD
         reports=_reports(installation, run),
         answer_until=answer_until(installation, run) if cluster else None,
         superseded_by=_superseded_by(installation, run),
+        undo_run=_undo_run(installation, status),
+        failing=_failing(installation, run.cluster),
     )
 
 
@@ -342,7 +349,7 @@ def plan_of(installation: Installation, run: Run) -> RebalancePlan:
 
 @lru_cache(maxsize=_PLANS_KEPT)
 def _read_plan(store: str, path: str, fingerprint: str) -> RebalancePlan:
-    return Archive(Store(store)).read_recorded_plan(path, fingerprint)
+    return Archive(Store(store)).read_plan(path, fingerprint)
 
 
 def _superseded_by(installation: Installation, run: Run) -> str | None:
@@ -425,6 +432,7 @@ def workspace(
         outcome=_outcome(installation, status.run),
         undone=_undone(installation, plan),
         waits=getattr(status, "waits", ()),
+        is_failing=getattr(status, "failing", None) is not None,
     )
 
 
@@ -456,6 +464,22 @@ def _undone(installation: Installation, plan: RebalancePlan) -> Undone | None:
     ]
     why = asked[-1].partition(": ")[2].rpartition("; ")[0] if asked else ""
     return Undone(undone.run_id, goal_in_words(taken_back) if taken_back else "", why)
+
+
+def _failing(installation: Installation, cluster: str) -> FleetCondition | None:
+    failure = installation.ledger.failures().get(cluster)
+    return failing(failure) if failure else None
+
+
+def _undo_run(installation: Installation, status: RunStatus) -> Run | None:
+    """Return the newest run whose plan somebody asked for as an undo; None where there is none."""
+    asked = [event.text for event in status.events if event.kind == UNDO_PLAN_ASKED]
+    runs_of_cluster = installation.ledger.runs(cluster=status.run.cluster) if asked else ()
+    for run in runs_of_cluster:
+        plan = (f"; {requests.undo_by_dag_run(str(run.dag_run_id))}", run.fingerprint)
+        if any(text.endswith(plan) for text in asked):
+            return run
+    return None
 
 
 def _reports(installation: Installation, run: Run) -> tuple[str, ...]:

@@ -4,13 +4,14 @@
     found.done_count, found.steps[2].word        # "missing"
 
 Nothing here connects to Kafka. The ledger is made by the way, where there never was one and this
-process may make it. Limits: what the api-server sees; `counterpoise self-check` tries all of it
-from where tasks run.
+process may make it. What a file, a connection or a snapshot lacks is told to whoever may unpause
+our Dags: it may name clusters that others may not see. Limits: what the api-server sees;
+`counterpoise self-check` tries all of it from where tasks run.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from counterpoise.errors import (
     CounterpoiseError,
     InputError,
     LedgerNotMigratedError,
+    MissingConnectionError,
     RefusedError,
 )
 from counterpoise.installation import Installation
@@ -37,6 +39,19 @@ _BUNDLE_LINE: Final = (
 )
 
 
+_SNAPSHOT: Final = "First snapshot"
+_SNAPSHOT_TEXT: Final = "It takes about a minute."
+_SNAPSHOT_DAG: Final = "kafka_snapshot"
+_REPORT: Final = "First balance report"
+_ANALYSIS_DAG: Final = "kafka_leader_balance"
+_UNDER_WAY: Final = ("queued", "running")
+_REPORT_LATER: Final = Step(_REPORT, "after the snapshot", is_later=True)
+_SNAPSHOT_AND_REPORT_LATER: Final = (
+    Step(_SNAPSHOT, "after the rest", is_later=True),
+    _REPORT_LATER,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class AirflowNow:
     """What this Airflow has of ours."""
@@ -44,6 +59,8 @@ class AirflowNow:
     version: str
     paused: Mapping[str, bool]  # by Dag that it knows
     may_unpause: bool  # the viewer
+    silent: Collection[str] = ()  # its components without a sign of life, like "scheduler"
+    newest: Mapping[str, str] = field(default_factory=dict)  # state of each Dag's newest run
 
 
 def make_working_folder(environment: Mapping[str, str], folder: str | None) -> Path:
@@ -84,7 +101,7 @@ def setup(open_installation: OpenInstallation, airflow: AirflowNow) -> SetupView
             Step(title, "after the working folder", is_later=True)
             for title in ("Ledger", "clusters.yaml", "Connection to Kafka")
         ]
-        steps = [home, *later, _dags(airflow), _first_snapshot(has_any=False, may_start=False)]
+        steps = [home, *later, _dags(airflow), *_SNAPSHOT_AND_REPORT_LATER]
         return SetupView((*steps,), (*sees,))
 
 
@@ -95,30 +112,31 @@ def _steps(
     home = Step("Working folder", "done", text=f"{capitalized(locations.default.reason)}.")
     if not locations.default.reason.startswith("COUNTERPOISE_HOME"):
         home = Step("Working folder", "done", text="Settings, store and ledger have their places.")
-    ledger, has_snapshot = _ledger(installation)
-    clusters = _clusters(installation)
-    connection = _connection(installation, clusters)
-    dags = _dags(airflow)
-    may_start = all(step.is_done for step in (ledger, clusters, connection, dags))
-    snapshot = _first_snapshot(has_snapshot, may_start)
+    ledger = _ledger(installation)
+    clusters = _clusters(installation, airflow)
+    connection = _connection(installation, clusters, airflow)
+    steps = [home, ledger, clusters, connection, _dags(airflow)]
+    if all(step.is_done for step in steps):
+        steps += _first_results(installation, airflow)
+    else:
+        steps += _SNAPSHOT_AND_REPORT_LATER
     sees = [("clusters.yaml", str(locations.config))]
     with suppress(CounterpoiseError):
         sees.append(("Store", shown_uri(locations.store)))
-    return [home, ledger, clusters, connection, dags, snapshot], sees
+    return steps, sees
 
 
-def _ledger(installation: Installation) -> tuple[Step, bool]:
-    """Return the step, and whether a snapshot was ever recorded."""
+def _ledger(installation: Installation) -> Step:
     try:
         _make_ledger(installation)
-        has_snapshot = bool(installation.ledger.entries().newest_snapshots())
-        return Step("Ledger", "done", text="It is there, and up to date."), has_snapshot
+        installation.ledger.entries()
+        return Step("Ledger", "done", text="It is there, and up to date.")
     except LedgerNotMigratedError:
         text = "This server may not make its tables. Type this with a role that may."
-        return Step("Ledger", "missing", text=text, lines="counterpoise ledger migrate"), False
+        return Step("Ledger", "missing", text=text, lines="counterpoise ledger migrate")
     except CounterpoiseError as error:
         text = f"{capitalized(str(error).partition(chr(10))[0])}."
-        return Step("Ledger", "not readable", text=text, lines="counterpoise self-check"), False
+        return Step("Ledger", "not readable", text=text, lines="counterpoise self-check")
 
 
 def _make_ledger(installation: Installation) -> None:
@@ -130,7 +148,7 @@ def _make_ledger(installation: Installation) -> None:
     Ledger.open(installation.locations.ledger).close()
 
 
-def _clusters(installation: Installation) -> Step:
+def _clusters(installation: Installation, airflow: AirflowNow) -> Step:
     title, path = "clusters.yaml", installation.locations.config
     if not path.exists():
         text = "There is none. This line makes one with comments; then write your clusters into it."
@@ -139,33 +157,45 @@ def _clusters(installation: Installation) -> Step:
         return Step(title, "missing", text=text, lines=line, more=example, is_elsewhere=True)
     try:
         count = len(installation.settings.clusters)
-    except CounterpoiseError:  # its text may name clusters that the viewer may not see
-        text = "It cannot be read, so no page shows a cluster. This line says why."
-        line = "counterpoise self-check"
-        return Step(title, "not readable", text=text, lines=line, is_elsewhere=True)
+    except CounterpoiseError as error:
+        text = "It cannot be read, so no page shows a cluster."
+        lines = str(error) if airflow.may_unpause else "counterpoise self-check"
+        return Step(title, "not readable", text=text, lines=lines, is_elsewhere=True)
+    if path.read_text() == example_clusters():
+        text = (
+            "It has the cluster `example` alone, as it came. Give your cluster its own name there: "
+            "history, reports and runs go by it."
+        )
+        return Step(title, "the example", text=text, lines=str(path), is_elsewhere=True)
     return Step(title, "done", text=f"It names {pluralize(count, 'cluster')}.")
 
 
-def _connection(installation: Installation, clusters: Step) -> Step:
+def _connection(installation: Installation, clusters: Step, airflow: AirflowNow) -> Step:
     title, text = "Connection to Kafka", "One connection of Airflow for each cluster."
     if not clusters.is_done:
         return Step(title, "after clusters.yaml", text=text, is_later=True)
-    missing: dict[str, str] = {}
+    unusable: dict[str, InputError] = {}
     for cluster in installation.settings.clusters.values():
         for connection_id in (cluster.connection_id, cluster.operator_connection_id):
             try:
                 installation.connection_settings(connection_id)
             except InputError as error:
-                missing.setdefault(connection_id, str(error))
-    if not missing:
+                unusable.setdefault(connection_id, error)
+    if not unusable:
         return Step(title, "done", text="Every cluster has one that can be read.")
-    first = next(iter(missing))
+    first, why = next(iter(unusable.items()))
+    is_missing = isinstance(why, MissingConnectionError)
     line = (
         f"airflow connections add {first} --conn-type kafka \\\n"
         '  --conn-extra \'{"bootstrap.servers": "kafka-1:9092,kafka-2:9092"}\''
     )
-    which = f"{text} Missing, or not to be used: {join_names(sorted(missing))}."
-    return Step(title, "missing", text=which, lines=line, is_elsewhere=True)
+    if not is_missing:
+        line = f"airflow connections delete {first}\n{line}"
+    text += f" Missing, or not to be used: {join_names(sorted(unusable))}."
+    if airflow.may_unpause:
+        text += f" {capitalized(str(why))}."
+    word = "missing" if is_missing else "not usable"
+    return Step(title, word, text=text, lines=line, is_elsewhere=True)
 
 
 def our_dags() -> tuple[str, ...]:
@@ -183,6 +213,10 @@ def _dags(airflow: AirflowNow) -> Step:
             "the folder `dags` or with this line, which replaces Airflow's own list."
         )
         return Step("Dags", "missing", text=text, lines=_BUNDLE_LINE, is_elsewhere=True)
+    if not paused and airflow.silent:
+        text = f"No sign of life: {', '.join(airflow.silent)}. Nothing starts, or goes on, without."
+        lines = "\n".join(f"airflow {name}" for name in airflow.silent)
+        return Step("Dags", "not running", text=text, lines=lines, is_elsewhere=True)
     if not paused:
         return Step("Dags", "done", text="All are known to Airflow, and none is paused.")
     text = "Unpaused, they make snapshots and audits; they move nothing without an approval."
@@ -196,10 +230,37 @@ def _dags(airflow: AirflowNow) -> Step:
     )
 
 
-def _first_snapshot(has_any: bool, may_start: bool) -> Step:
-    title, text = "First snapshot", "Takes about a minute. The first balance report follows."
-    if has_any:
-        return Step(title, "done", text="The history has begun.")
-    if not may_start:
-        return Step(title, "after the rest", text=text, is_later=True)
-    return Step(title, "missing", text=text, action="snapshot", button="Take it now")
+def _first_results(installation: Installation, airflow: AirflowNow) -> list[Step]:
+    """Return the steps of the first snapshot and the first report."""
+    if installation.ledger.entries().newest_snapshots():
+        snapshot = Step(_SNAPSHOT, "done", text="The history has begun.")
+        return [snapshot, _first_report(installation, airflow)]
+    state = airflow.newest.get(_SNAPSHOT_DAG)
+    if state in _UNDER_WAY:
+        text = f"{_SNAPSHOT_DAG} is {state}. {_SNAPSHOT_TEXT}"
+        return [Step(_SNAPSHOT, "under way", text=text, is_elsewhere=True), _REPORT_LATER]
+    failures = list(installation.ledger.failures().values())
+    if not failures and state is None:
+        first = Step(
+            _SNAPSHOT, "missing", text=_SNAPSHOT_TEXT, action="snapshot", button="Take it now"
+        )
+        return [first, _REPORT_LATER]
+    text = f"The log of {_SNAPSHOT_DAG} in Airflow says why."
+    if failures and airflow.may_unpause:
+        text = f"{failures[0].cluster}: {failures[0].text}."
+    again = Step(_SNAPSHOT, "failed", text=text, action="snapshot", button="Try again")
+    return [again, _REPORT_LATER]
+
+
+def _first_report(installation: Installation, airflow: AirflowNow) -> Step:
+    try:
+        if installation.results.analysed:
+            return Step(_REPORT, "done", text="The page of each cluster shows it, and Reports.")
+    except CounterpoiseError as error:
+        text = f"{capitalized(str(error).partition(chr(10))[0])}."
+        return Step(_REPORT, "store not readable", text=text, lines="counterpoise self-check")
+    if airflow.newest.get(_ANALYSIS_DAG) == "failed":
+        text = f"The log of {_ANALYSIS_DAG} in Airflow says why; this line tries Java and Spark."
+        return Step(_REPORT, "failed", text=text, lines="counterpoise self-check")
+    text = f"{_ANALYSIS_DAG} makes it after the snapshot, in about two minutes."
+    return Step(_REPORT, "under way", text=text, is_elsewhere=True)

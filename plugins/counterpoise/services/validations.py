@@ -34,8 +34,8 @@ from counterpoise.validation import (
     OVERRIDABLE_RULES,
     RULES_OF_ONE_SNAPSHOT,
     Violation,
+    check_snapshot_data,
     find_violations,
-    validate_data,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Proposal:
 
 
 def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
-    """Check snapshot and plan as data, the plan against its rules, and the operator's permissions.
+    """Check the snapshot as data, the plan against its rules, and the operator's permissions.
 
     Raises RefusedError with all that is wrong. What may be so for a moment in a cluster that
     changes is only a warning. Writes Data Docs, whatever the outcome.
@@ -66,7 +66,7 @@ def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
     violations = find_violations(plan, snapshot, policy.balance)
     docs_folder = plan_docs_folder(plan.cluster, run.run_id)
     with tempfile.TemporaryDirectory(prefix="counterpoise-docs-") as folder:
-        data_check = validate_data(snapshot, plan, docs=Path(folder))
+        data_check = check_snapshot_data(snapshot, docs=Path(folder))
         installation.archive.write_docs(docs_folder, Path(folder))
     for failure in data_check.momentary:
         _LOGGER.warning("%s (this may be so for a moment, while the cluster changes)", failure)
@@ -87,7 +87,7 @@ def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
         raise RefusedError(
             f"{list_complaints(f'plan {fingerprint} must not run', problems)}\n"
             "Make a new plan when this has been put right. "
-            f"Data Docs of the snapshot and the plan: {docs_uri}"
+            f"Data Docs of the snapshot: {docs_uri}"
         )
     installation.ledger.journal(run_id).event(VALIDATED, fingerprint)
 

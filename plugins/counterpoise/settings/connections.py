@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from counterpoise.errors import InputError
+from counterpoise.errors import InputError, MissingConnectionError
 from counterpoise.input_files import CONNECTIONS, read_input_text
 from counterpoise.kafka_admin.connection import holds_secret
 from counterpoise.model.safe_text import safe_logger
@@ -39,7 +39,7 @@ class FileConnections:
             return _extra_of(text, variable)
         listed = self._listed()
         if connection_id not in listed:
-            raise InputError(
+            raise MissingConnectionError(
                 f"connection {connection_id!r} is neither in {self.path} nor in the environment "
                 f"variable {variable}; "
                 'give it like {"bootstrap.servers": "kafka-1:9092,kafka-2:9092"}'

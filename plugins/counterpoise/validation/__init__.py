@@ -2,11 +2,11 @@
 
 Rules check the plan, expectations the data it was made from.
 
-    from counterpoise.validation import find_violations, quick_check, validate_data
+    from counterpoise.validation import check_snapshot_data, find_violations, quick_check
 
     quick_check(snapshot, before).grave == ()          # the snapshot may join the history
     find_violations(plan, snapshot, policy) == ()      # an empty tuple is a yes
-    validate_data(snapshot, plan).success              # Great Expectations; imports for 10 to 17 s
+    check_snapshot_data(snapshot).success              # Great Expectations; imports for 10 to 17 s
 
 It knows nothing of how plans are made: it reads the plan and the snapshot, and nothing else.
 """
@@ -21,7 +21,7 @@ from counterpoise.validation.data import (
     quarantine_report,
     repeated_loss,
 )
-from counterpoise.validation.expectations import check_snapshot_data, validate_data
+from counterpoise.validation.expectations import check_snapshot_data
 from counterpoise.validation.plan_rules import (
     OVERRIDABLE_RULES,
     RULES,
@@ -47,5 +47,4 @@ __all__ = [
     "quarantine_report",
     "quick_check",
     "repeated_loss",
-    "validate_data",
 ]

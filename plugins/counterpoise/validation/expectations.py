@@ -1,10 +1,10 @@
-"""Data tests with Great Expectations: are the snapshot, and the plan made from it, sound data?
+"""Data tests of a snapshot with Great Expectations; what a plan must keep are `plan_rules`.
 
-    check = validate_data(snapshot, plan, docs=Path("docs"))
-    check.failures[0]     # DataFailure("partitions", "leader_is_a_replica is true", ...)
+    check = check_snapshot_data(snapshot, docs=Path("docs"))
+    check.failures[0]     # DataFailure("partitions", "leader is among the replicas", ...)
 
 Importing Great Expectations takes 10 to 17 seconds, and pandas one, so it happens inside the
-functions, and each of them needs only one context. It sends no usage statistics and prints no
+functions. It sends no usage statistics and prints no
 progress. Tables are checked in memory, as pandas frames; 200,000 rows take well under a second.
 With `docs`, a folder, Data Docs (HTML) are written there.
 """
@@ -21,24 +21,18 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.request import Goal
 from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import pluralize
 from counterpoise.validation.data import CountsBefore, DataCheck, DataFailure
 from counterpoise.validation.quick import MAX_EXAMPLES, example_of, snapshot_facts
-from counterpoise.validation.suites import PLAN_EXPECTATIONS, SNAPSHOT_EXPECTATIONS, Expectations
+from counterpoise.validation.suites import SNAPSHOT_EXPECTATIONS, Expectations
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# -- Pandas frames of a snapshot and a plan, with a true/false column for what column expectations
-# cannot say.
+# -- Pandas frames of a snapshot
 #
 #     frames = snapshot_frames(snapshot)       # {"brokers": ..., "topics": ..., ...}
-#
-# The facts of a snapshot are those of `facts`; those of a plan are here, since only Great
-# Expectations asks for them.
 #
 # Data Docs (Great Expectations 1.24) put values into their HTML unescaped: a topic with a hostile
 # name would run as a script. So the characters that mean something in HTML, scripts or templates go
@@ -82,59 +76,9 @@ def snapshot_frames(snapshot: ClusterSnapshot) -> dict[str, "pd.DataFrame"]:
     }
 
 
-def plan_frames(plan: RebalancePlan) -> dict[str, "pd.DataFrame"]:
-    """Return the plan's moves and figures, with facts about each row."""
-    import pandas as pd
-
-    moves = plan.moves
-    frame = pd.DataFrame(
-        {
-            "topic": pd.Series([move.topic for move in moves], dtype=object),
-            "partition": pd.Series([move.partition for move in moves], dtype="int64"),
-            "size_bytes": pd.Series([move.size_bytes for move in moves], dtype="int64"),
-            "has_replicas": [bool(move.replicas_after) for move in moves],
-            "names_each_broker_once": [_are_distinct(move.replicas_after) for move in moves],
-            "keeps_or_nears_replication_factor": [_keeps_or_nears(plan, move) for move in moves],
-            "keeps_an_old_replica_or_leader_can_copy": [
-                bool(set(move.replicas_after) & set(move.replicas_before))
-                or move.leader_before >= 0
-                for move in moves
-            ],
-        }
-    )
-    figures = pd.DataFrame(
-        [
-            {
-                "broker_id": figure.broker_id,
-                "leaders_after": figure.leaders_after,
-                "replicas_after": figure.replicas_after,
-                "bytes_after": figure.bytes_after,
-                "peaks_no_lower_than_it_ends": figure.bytes_peak
-                >= max(figure.bytes_before, figure.bytes_after),
-                "leads_no_more_than_it_holds": figure.leaders_after <= figure.replicas_after,
-            }
-            for figure in plan.figures
-        ]
-    )
-    return {"moves": frame, "figures": figures}
-
-
-def _keeps_or_nears(plan: RebalancePlan, move: Move) -> bool:
-    """Whether the number of replicas stays, or, where it is the goal, nears the wanted one without
-    passing it.
-    """
-    before, after = len(move.replicas_before), len(move.replicas_after)
-    wanted = plan.replication_factor if plan.goal is Goal.REPLICATION_FACTOR else before
-    return wanted is not None and min(before, wanted) <= after <= max(before, wanted)
-
-
-def _are_distinct(ids: Sequence[int]) -> bool:
-    return len(set(ids)) == len(ids)
-
-
 _DOCS_NAME: Final = "counterpoise"
 _ROW_COUNT: Final = "expect_table_row_count_to_be_between"
-# Some character that is no white space; in frames a tab is %09 (see `frames.harmless`).
+# Some character that is no white space; in frames a tab is %09 (`harmless`).
 NOT_BLANK: Final = r"\A(?!(?:\s|%09|%0A|%0B|%0C|%0D)*\Z)"
 
 _MAX_FAILURES: Final = 20
@@ -162,40 +106,15 @@ def check_snapshot_data(
 
     With `before`, also that no table lost more rows than it may.
     """
-    # Imported here: pandas is slow to import, and planning needs none.
-    from counterpoise.validation.expectations import snapshot_frames
-
-    return _check(snapshot_frames(snapshot), SNAPSHOT_EXPECTATIONS, before, docs)
-
-
-def validate_data(
-    snapshot: ClusterSnapshot, plan: RebalancePlan, *, docs: Path | None = None
-) -> DataCheck:
-    """Check snapshot and plan, with one import and one context."""
-    from counterpoise.validation.expectations import plan_frames, snapshot_frames
-
-    frames = {**snapshot_frames(snapshot), **plan_frames(plan)}
-    return _check(frames, {**SNAPSHOT_EXPECTATIONS, **PLAN_EXPECTATIONS}, docs=docs)
-
-
-def _check(
-    frames: "Mapping[str, pd.DataFrame]",
-    expectations: Mapping[str, Expectations],
-    before: CountsBefore | None = None,
-    docs: Path | None = None,
-) -> DataCheck:
-    from counterpoise.validation.expectations import harmless
-
     checks: dict[str, DataCheck] = {}
     with _context(docs) as context:
         source = context.data_sources.add_pandas("counterpoise")
-        for table, frame in frames.items():
+        for table, frame in snapshot_frames(snapshot).items():
             must_have_rows = bool(before and before.min_rows(table))
             if not len(frame) and not must_have_rows:
                 continue  # everything holds for an empty table
-            checks[table] = _check_table(
-                context, source, table, harmless(frame), expectations[table], before
-            )
+            expected = SNAPSHOT_EXPECTATIONS[table]
+            checks[table] = _check_table(context, source, table, harmless(frame), expected, before)
     if docs is not None:
         _write_index(docs, checks)
     check = DataCheck(success=True, failures=())
@@ -292,9 +211,6 @@ def _of_columns(gxe: Any, expected: Expectations) -> Iterator[Any]:
             ignore_row_if="either_value_is_missing",
             meta=_notes(pair.column, pair.says),
         )
-    for column in expected.is_true:
-        notes = _notes(column, "is true")
-        yield gxe.ExpectColumnValuesToBeInSet(column=column, value_set=[True], meta=notes)
 
 
 def _unique(gxe: Any, key: tuple[str, ...]) -> Any:
@@ -332,8 +248,6 @@ def _failure(table: str, expected: Expectations, outcome: Any) -> DataFailure:
 
 def _example(row: Mapping[str, Any], key: Sequence[str], column: str) -> str:
     """Return `orders-3` or `orders-3: size_bytes=-1` of a row of numpy scalars."""
-    from counterpoise.validation.expectations import original
-
     values = {
         name: original(getattr(value, "item", lambda value=value: value)())
         for name, value in row.items()

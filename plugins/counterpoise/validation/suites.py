@@ -1,4 +1,4 @@
-"""What is expected of each table of a snapshot and of a plan, as data.
+"""What is expected of each table of a snapshot, as data.
 
     SNAPSHOT_EXPECTATIONS["partitions"].equal      # (Pair("leader", "leading_replica", ...), ...)
 
@@ -58,7 +58,6 @@ class Expectations:
     not_blank: tuple[str, ...] = ()
     equal: tuple[Pair, ...] = ()
     at_most: tuple[Pair, ...] = ()  # the first is no more than the other
-    is_true: tuple[str, ...] = ()
     momentary: tuple[str, ...] = ()  # as a failure says it
 
     def is_momentary(self, expectation: str) -> bool:
@@ -70,12 +69,11 @@ class Expectations:
         pairs = (*self.equal, *self.at_most)
         return frozenset(
             {*self.key, *self.not_null, *self.ranges, *self.members, *self.not_blank}
-            | {*self.is_true, *(pair.column for pair in pairs), *(pair.other for pair in pairs)}
+            | {*(pair.column for pair in pairs), *(pair.other for pair in pairs)}
         )
 
 
-def _registered(column: str = "broker_id") -> Pair:
-    return Pair(column, "registered_broker", "is a registered broker")
+_REGISTERED: Final = Pair("broker_id", "registered_broker", "is a registered broker")
 
 
 SNAPSHOT_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
@@ -109,13 +107,13 @@ SNAPSHOT_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
     "replicas": Expectations(
         key=("topic", "partition", "broker_id"),
         ranges=dict.fromkeys(("position", "size_bytes"), NOT_NEGATIVE),
-        equal=(_registered(),),
+        equal=(_REGISTERED,),
     ),
     "listeners": Expectations(
         key=("broker_id", "security_protocol"),
         not_null=("host", "port"),
         ranges={"port": Between(1, _MAX_PORT)},
-        equal=(_registered(),),
+        equal=(_REGISTERED,),
         momentary=(f"port is from 1 to {_MAX_PORT}",),  # as a broker advertises it: for the audit
     ),
     # A controller with a new disk is in the quorum twice for a while (KIP-853), once as an
@@ -133,7 +131,7 @@ SNAPSHOT_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
         key=("broker_id", "log_dir"),
         not_null=("log_dir",),
         ranges=dict.fromkeys(("total_bytes", "usable_bytes", "held_bytes"), NOT_NEGATIVE),
-        equal=(_registered(),),
+        equal=(_REGISTERED,),
         at_most=(Pair("usable_bytes", "total_bytes", "is no more than the total"),),
         # Log dirs are described last: a broker may have started since. Some file systems grow while
         # they are measured.
@@ -146,24 +144,5 @@ SNAPSHOT_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
         key=("resource_type", "resource_name", "key"),
         not_null=("value",),
         members={"resource_type": ("broker", "topic"), "key": (*LIST_KEYS, *RATE_KEYS)},
-    ),
-}
-
-PLAN_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
-    "moves": Expectations(
-        key=("topic", "partition"),
-        not_null=("topic",),
-        ranges=dict.fromkeys(("partition", "size_bytes"), NOT_NEGATIVE),
-        is_true=(
-            "has_replicas",
-            "names_each_broker_once",
-            "keeps_or_nears_replication_factor",
-            "keeps_an_old_replica_or_leader_can_copy",
-        ),
-    ),
-    "figures": Expectations(
-        key=("broker_id",),
-        ranges=dict.fromkeys(("leaders_after", "replicas_after", "bytes_after"), NOT_NEGATIVE),
-        is_true=("leads_no_more_than_it_holds", "peaks_no_lower_than_it_ends"),
     ),
 }

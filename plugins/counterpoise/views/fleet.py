@@ -316,7 +316,7 @@ def conditions(
     """Return what there is to say of a cluster, the gravest first."""
     found: list[Condition] = []
     if failure:
-        found.append(_of_failure(failure))
+        found.append(failing(failure))
     if run and run.state is RunState.HALTED:
         found.append(Condition("bad", "stop", "Run halted", capitalized(run.reason), run.run_id))
     if waiting:
@@ -337,7 +337,8 @@ def conditions(
     return by_kind or [_HEALTHY]
 
 
-def _of_failure(failure: ClusterFailure) -> Condition:
+def failing(failure: ClusterFailure) -> Condition:
+    """Return that the brokers do not answer, or that the last snapshot failed, and why."""
     is_away = failure.kind is FailureKind.NOT_ANSWERING
     word, icon = ("Not answering", "off") if is_away else ("Snapshot failed", "stop")
     why = f"Since {format_moment(failure.since)}: {failure.text}"

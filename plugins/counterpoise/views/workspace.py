@@ -13,12 +13,13 @@ nobody measures it per broker while a run moves.
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from counterpoise.model.approval import Decision
 from counterpoise.model.plan import BrokerFigure, RebalancePlan
 from counterpoise.model.report import RunOutcome
 from counterpoise.model.run import (
@@ -34,9 +35,11 @@ from counterpoise.model.run import (
 )
 from counterpoise.model.run_progress import BrokerLoad, RunProgress
 from counterpoise.model.words import capitalized, pluralize
-from counterpoise.reporting.plots import BarChart, LineChart, bar_chart, line_chart
+from counterpoise.reporting.html import age
+from counterpoise.reporting.plots import MAX_TIPS, BarChart, LineChart, bar_chart, line_chart
 from counterpoise.units import (
     format_bytes,
+    format_clock,
     format_count,
     format_moment,
     format_rate,
@@ -139,11 +142,32 @@ class Compared(NamedTuple):
 
 
 class BrokerRow(NamedTuple):
+    place: int  # among the brokers of the plan
     figure: BrokerFigure
     now: BrokerLoad | None
     moves: int  # in flight
     bytes_left: int  # of those
     bytes_per_second: int
+
+    def holds(self, field: str) -> int:
+        """Return what the broker holds of a measure now; before the run where nobody looked."""
+        before: int | None = getattr(self.figure, f"{field}_before")
+        now: int | None = getattr(self.now, field, None)
+        return before or 0 if now is None else now
+
+
+# By column: what the table of brokers is sorted by; all but the first with the most at the top.
+BROKER_SORTS: Final[Mapping[str, Callable[[BrokerRow], float]]] = {
+    "broker": lambda row: -row.figure.broker_id,
+    "moves": lambda row: row.moves,
+    "left": lambda row: row.bytes_left,
+    "speed": lambda row: row.bytes_per_second,
+    "leaders": lambda row: row.holds("leaders"),
+    "replicas": lambda row: row.holds("replicas"),
+    "bytes": lambda row: row.holds("bytes"),
+    "bytes_in": lambda row: row.holds("bytes_in"),
+    "fullest": lambda row: row.figure.peak_share or row.figure.peak_used_bytes,
+}
 
 
 class SettingRow(NamedTuple):
@@ -174,6 +198,7 @@ class RunWorkspace:
     outcome: RunOutcome | None = None  # of a snapshot after its end
     undone: Undone | None = None
     waits: tuple["Waiting", ...] = ()
+    is_failing: bool = False  # its cluster does not answer, or its last snapshot failed
 
     # -- what it is, in words
 
@@ -202,7 +227,7 @@ class RunWorkspace:
                 return Badge("calm", "snow", "Frozen")
             if self.waits:
                 return Badge("warn", "clock", "Waiting")
-        return _BADGES[status.run.state]
+        return badge_of(status.run.state)
 
     @property
     def sentence(self) -> str:
@@ -223,12 +248,22 @@ class RunWorkspace:
             case RunState.CANCELLED:
                 why = run.reason.removeprefix("cancel ") or "by a person"
                 return f"The run was cancelled{' ' if why.startswith('by ') else ': '}{why}."
-            case RunState.REJECTED if self.status.was_started:
-                return f"The run had halted, and was then rejected: {run.reason}."
             case RunState.REJECTED:
-                return f"Nothing was changed: {run.reason or 'the plan was rejected'}."
+                return self._rejected
             case _:
                 return "A newer plan took its place. Nothing was changed."
+
+    @property
+    def _rejected(self) -> str:
+        """Return who said no, and why; who said it is not known where the time was over."""
+        run, no = self.status.run, self.status.approval
+        if no is None or no.decision is not Decision.REJECTED:
+            return f"Nothing was changed: {run.reason or 'the plan was rejected'}."
+        who = no.person.shown
+        if self.status.was_started:
+            return f"{who} rejected it after it had halted: {run.reason}."
+        verb = "withdrew" if no.person.is_same(run.requester) else "rejected"
+        return f"{who} {verb} it: {run.reason}. Nothing was changed."
 
     @property
     def advice(self) -> str:
@@ -519,9 +554,14 @@ class RunWorkspace:
             row[1] += link.bytes_left
             row[2] += link.bytes_per_second
         return [
-            BrokerRow(figure, loads.get(figure.broker_id), *sums[figure.broker_id])
-            for figure in self.plan.figures
+            BrokerRow(place, figure, loads.get(figure.broker_id), *sums[figure.broker_id])
+            for place, figure in enumerate(self.plan.figures)
         ]
+
+    def brokers_by(self, sort: str) -> list[BrokerRow]:
+        """Return the brokers in the order of a column; by id where there is no such column."""
+        value_of = BROKER_SORTS.get(sort, BROKER_SORTS["broker"])
+        return sorted(self.brokers, key=value_of, reverse=True)
 
     @property
     def settings(self) -> list[SettingRow]:
@@ -570,24 +610,49 @@ class RunWorkspace:
             len(self.checks),
             self.copied is None,
             self.outcome is None,
+            self.is_failing,
         )
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
-    @property
+    @cached_property
     def shown(self) -> dict[str, str]:
-        """Return the texts that change while the run moves, by the ids of their elements."""
-        found = self._progress
-        texts = {"sentence": self.sentence, "doing": self.doing, "percent": self.percent}
+        """Return the texts that change while a page is open, by the places that show them."""
+        found, now = self._progress, self.status.now
+        texts = {
+            "sentence": self.sentence,
+            "doing": self.doing,
+            "percent": self.percent,
+            "age": age(self.status.run.opened_at, now),
+            "waited": f"for {format_seconds(self.waited_seconds)}",
+            "took": self.took,
+        }
         if found is not None:
             texts |= {
                 "done": self.done_in_words,
                 "speed": found.speed_in_words,
-                "observed": format_moment(found.observed_at)[:-4] + f":{found.observed_at:%S} UTC",
+                "observed": f"{found.observed_at:%H:%M:%S} UTC",
                 "copied-lead": self.copied.lead if self.copied else "",
             }
         if self.ends_at:
-            texts["ends"] = f"{self.ends_at:%H:%M:%S} UTC"
+            texts["ends"] = f"{format_clock(self.ends_at, now)} UTC"
         texts |= {f"{field}-lead": chart.lead for field, chart in self.charts}
+        return texts | self._shown_of_brokers
+
+    @property
+    def _shown_of_brokers(self) -> dict[str, str]:
+        """Return the figures of each broker that change, as its row and its tooltips have them."""
+        if not self.status.is_under_way or len(self.plan.figures) > MAX_TIPS:
+            return {}
+        texts: dict[str, str] = {}
+        for row in self.brokers:
+            texts |= {
+                f"moves-{row.place}": format_count(row.moves),
+                f"left-{row.place}": format_bytes(row.bytes_left),
+                f"speed-{row.place}": format_rate(row.bytes_per_second),
+            }
+            for measure in _CHARTS[:3] if row.now else ():
+                held = getattr(row.now, measure.field)
+                texts[f"{measure.field}-{row.place}"] = measure.unit(held)
         return texts
 
     @property
@@ -622,6 +687,11 @@ class RunWorkspace:
         return {field: [*chart.now] for field, chart in self.charts if chart.now}
 
 
+def badge_of(state: RunState) -> Badge:
+    """Return a state of a run of which no more is known."""
+    return _BADGES[state]
+
+
 def plan_charts(
     figures: Sequence[BrokerFigure], loads: Mapping[int, BrokerLoad], *, is_moving: bool = False
 ) -> list[tuple[str, BarChart]]:
@@ -637,6 +707,8 @@ def plan_charts(
         was, promise, best = zip(*map(measure.values, figures), strict=True)
         is_seen = bool(loads) and measure.field != _TRAFFIC
         now = [getattr(loads.get(broker_id), measure.field, None) for broker_id in ids]
+        if not any((*was, *promise, *(now if is_seen else ()))):
+            continue  # nothing is written to any broker: an empty chart says no more
         chart = bar_chart(
             measure_title(measure),
             measure.unit,

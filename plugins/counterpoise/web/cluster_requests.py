@@ -15,6 +15,7 @@ from fastapi import APIRouter, Request, Response
 from counterpoise.errors import InputError, RefusedError, UnknownNameError
 from counterpoise.model.control import Control
 from counterpoise.model.policy import Action
+from counterpoise.services.fleet import failing_clusters
 from counterpoise.services.viewers import Viewing
 from counterpoise.web.forms import SentValues, act
 from counterpoise.web.requests_of_people import (
@@ -41,8 +42,11 @@ def cluster_request_routes(open_installation: OpenInstallation) -> APIRouter:
         with open_installation() as installation:
             viewing = Viewing.of(installation, viewer)
             viewing.check(name)
+            failed = failing_clusters(installation).get(name)
         why_not = viewing.refusal(name, Action.OPERATE)
-        return request_form(request, viewer, wanted, typed, cluster=name, why_not=why_not)
+        return request_form(
+            request, viewer, wanted, typed, cluster=name, failed=failed, why_not=why_not
+        )
 
     @act(router, "/clusters/{name}/requests/{control}")
     def record(
@@ -64,6 +68,7 @@ def cluster_request_routes(open_installation: OpenInstallation) -> APIRouter:
                     wanted,
                     typed,
                     cluster=name,
+                    failed=failing_clusters(installation).get(name),
                     status=status_of(error),
                     problem=str(error),
                 )

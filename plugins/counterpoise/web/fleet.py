@@ -61,7 +61,7 @@ def fleet_routes(open_installation: OpenInstallation) -> APIRouter:
                 "order": query.order,
             },
             filters=[(name, word) for name, (word, _) in FILTERS.items()],
-            failures={row.cluster: row.condition.word for row in found.rows if row.failure},
+            failures={row.cluster: row.condition for row in found.rows if row.failure},
             now=now,
         )
 

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Depends, Request, Response
 
 from counterpoise.model.ledger_entry import EntryTable
+from counterpoise.services.fleet import failing_clusters
 from counterpoise.services.ledger_entries import (
     MAX_PAGE,
     LedgerQuery,
@@ -55,13 +56,14 @@ def ledger_routes(open_installation: OpenInstallation) -> APIRouter:
         with open_installation() as installation:
             viewing = Viewing.of(installation, viewer)
             found = ledger_entries(installation, viewing, query, page=page)
-            now = installation.clock()
+            failed, now = failing_clusters(installation), installation.clock()
         typed = {name: value for name, value in asdict(query).items() if value}
         return drawn_page(
             request,
             "ledger.html",
             status=422 if found.problems else 200,
             found=found,
+            failed=failed,
             now=now,
             query=query,
             tables=_TABLES,

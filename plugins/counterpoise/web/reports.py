@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.params import Path as PathParameter
 
 from counterpoise.archive import report_title
+from counterpoise.services.fleet import failing_clusters
 from counterpoise.services.reports import read_report, reports_of_cluster, reports_of_fleet
 from counterpoise.services.viewers import Viewing
 from counterpoise.web.ledger import page_number
@@ -38,6 +39,7 @@ def report_routes(open_installation: OpenInstallation) -> APIRouter:
     ) -> Response:
         with open_installation() as installation:
             viewing = Viewing.of(installation, viewer)
+            failed = failing_clusters(installation)
             if not cluster:
                 of_fleet = reports_of_fleet(installation, viewing, text)
                 return page(
@@ -45,6 +47,7 @@ def report_routes(open_installation: OpenInstallation) -> APIRouter:
                     "reports.html",
                     cluster="",
                     text=text,
+                    failed=failed,
                     of_fleet=of_fleet,
                     title_of=report_title,
                 )
@@ -57,6 +60,7 @@ def report_routes(open_installation: OpenInstallation) -> APIRouter:
             "reports.html",
             cluster=cluster,
             text=text,
+            failed=failed,
             found=found,
             title_of=report_title,
             now=now,

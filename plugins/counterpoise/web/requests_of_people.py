@@ -19,6 +19,7 @@ from counterpoise.model.safe_text import limited
 from counterpoise.services import requests
 from counterpoise.services.viewers import Viewer
 from counterpoise.views import view_of
+from counterpoise.views.fleet import Condition
 from counterpoise.views.run import RequestView
 from counterpoise.web.forms import Sent, form_page
 from counterpoise.web.responses import answer, base_of, is_api
@@ -86,6 +87,7 @@ def request_form(
     typed: TypedRequest,
     *,
     cluster: str,
+    failed: Condition | None,
     status: int = 200,
     problem: str = "",
     why_not: str = "",
@@ -97,6 +99,7 @@ def request_form(
         "request.html",
         status=403 if why_not else status,
         cluster=cluster,
+        failed=failed,
         about=f"{base_of(request)}/clusters/{quote(cluster)}",
         control=control,
         title=_TITLES[control],

@@ -153,7 +153,7 @@ def request_routes(open_installation: OpenInstallation) -> APIRouter:
             except (InputError, RefusedError) as error:
                 shown = Shown(typed=Typed(reason=reason))
                 return _back(request, installation, details, shown, error)
-            plan = f"Dag run {dag_run_id} makes the plan"
+            plan = requests.undo_by_dag_run(dag_run_id)
             requests.note_undo(installation, run_id, plan, by=viewer.person, why=why)
         return to_started(request, details.run.cluster, DAG_ID, dag_run_id)
 

@@ -9,6 +9,7 @@ progress every few seconds and draws it into the page; the browser loads the pag
 script runs.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
@@ -21,14 +22,23 @@ from counterpoise.model.control import Control
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.reassignment import to_reassignment_json
-from counterpoise.model.run import LOOKED_AFTER_STATES, RunState
+from counterpoise.model.run import LOOKED_AFTER_STATES, OPEN_STATES, RunState
+from counterpoise.model.safe_text import one_line
+from counterpoise.model.words import capitalized, join_names
 from counterpoise.reporting.html import address
 from counterpoise.services import runs
 from counterpoise.services.runs import RunDetails
+from counterpoise.services.viewers import EVERYBODY
 from counterpoise.units import format_rate, format_seconds
 from counterpoise.views.plan import MOVE_SORTS, MOVES_ON_A_PAGE, FoundMoves, MoveSearch, find_moves
 from counterpoise.views.run import MovesDocument, ProgressDocument, RunDocument
-from counterpoise.views.workspace import Badge, RunWorkspace, promised_in_words
+from counterpoise.views.workspace import (
+    BROKER_SORTS,
+    Badge,
+    RunWorkspace,
+    badge_of,
+    promised_in_words,
+)
 from counterpoise.web.airflow_links import dag_run_link
 from counterpoise.web.forms import form_token
 from counterpoise.web.requests_of_people import back_to
@@ -45,6 +55,7 @@ _FILES: Final[Mapping[str, Callable[[RebalancePlan], str]]] = {
     "undo-reassignment.json": lambda plan: to_reassignment_json(plan, undo=True),
 }
 _FORMER_PAGES: Final = ("plan", "undo")
+_TAKES_BACK: Final = OPEN_STATES | {RunState.DONE}  # a run whose plan is an undo
 # In the order of the panel.
 _CONTROLS: Final = (Control.PAUSE, Control.RESUME, Control.CANCEL, Control.RATE)
 
@@ -160,7 +171,12 @@ def run_response(
     seen = runs.workspace(installation, details, details.plan, rate=shown.rate_bytes_per_second)
     may_yes, may_no = may_approve(details), may_reject(details)
     offered = offered_requests(details)
-    may_undo = has_left_something(details)
+    undo_run = details.undo_run
+    is_taken_back = undo_run is not None and undo_run.state in _TAKES_BACK
+    may_undo = has_left_something(details) and not is_taken_back
+    undo_refused = undo_refusal(installation, details) if may_undo else ""
+    has_form = may_yes or may_no or bool(offered) or (may_undo and not undo_refused)
+    may_rate = Control.RATE in offered and not shown.asks_cancel
     badge = seen.badge
     if details.run.state is RunState.PROPOSED and may_yes:
         badge = Badge("warn", "clock", "Waiting for you")
@@ -180,6 +196,9 @@ def run_response(
         badge=badge,
         typed=_typed(shown.typed, seen, details),
         problem=shown.problem,
+        problem_at=_problem_at(shown.problem, has_form=has_form, has_rate=may_yes or may_rate),
+        told=_told(shown.problem),
+        has_form=has_form,
         asks_cancel=shown.asks_cancel,
         form_token=form_token(details.viewer),
         may_yes=may_yes,
@@ -188,14 +207,17 @@ def run_response(
         who_answers=who_answers(details),
         offered=offered,
         why_no_request=details.refusal(Action.OPERATE),
+        who_operates=_who_operates(details),
         bytes_left=_bytes_left(details),
         may_undo=may_undo,
-        undo_refused=undo_refusal(installation, details) if may_undo else "",
+        undo_refused=undo_refused,
+        undo_badge=badge_of(undo_run.state) if undo_run else None,
         other_rates=_other_rates(seen),
         promised=promised_in_words(seen.view),
         polls=polls,
         tab=tab,
         search=shown.search,
+        broker_sort=_broker_sort(request),
         found=found,
         first=_first_shown(found),
         query=_query(shown.search),
@@ -277,6 +299,17 @@ def _approvers(details: RunDetails) -> str:
     if may_approve(details):
         names = ["You", *(name for name in names if name != details.viewer.user_name)]
     return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]
+
+
+def _who_operates(details: RunDetails) -> str:
+    """Return `You or oscar`."""
+    who = details.who_may[Action.OPERATE]
+    if details.refusal(Action.OPERATE):
+        return who
+    if who == EVERYBODY:
+        return f"You and {who.replace('everybody', 'everybody else')}"
+    others = [name for name in who.split(", ") if name != details.viewer.user_name]
+    return join_names(["You", *others])
 
 
 def offered_requests(details: RunDetails) -> list[Control]:
@@ -365,6 +398,23 @@ def _other_rates(seen: RunWorkspace) -> list[tuple[str, str]]:
     if not rate or not seconds:
         return []
     return [(format_rate(rate * factor), format_seconds(seconds / factor)) for factor in (0.5, 2.0)]
+
+
+def _broker_sort(request: Request) -> str:
+    """Return the column that an address sorts brokers by; the moves have other ones."""
+    asked = request.query_params.get("sort", "")
+    return asked if asked in BROKER_SORTS else next(iter(BROKER_SORTS))
+
+
+def _problem_at(problem: str, *, has_form: bool, has_rate: bool) -> str:
+    """Return the field of the page that a problem is about; "" where it is about none."""
+    if has_form and problem.startswith("reason: "):
+        return "reason"
+    return "rate" if has_rate and "rate" in re.findall(r"\w+", problem) else ""
+
+
+def _told(problem: str) -> str:
+    return f"Nothing was changed. {capitalized(one_line(problem)).rstrip('.')}."
 
 
 def _query(search: MoveSearch) -> dict[str, object]:

@@ -11,11 +11,15 @@ from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import airflow
+from airflow.api.common.airflow_health import HEALTHY, get_airflow_health
+from airflow.api_fastapi.core_api.datamodels.dags import DAGPatchBody
+from airflow.api_fastapi.core_api.routes.public.dags import patch_dag
 from airflow.api_fastapi.core_api.security import get_user
 from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
 from fastapi import APIRouter, Depends, Request, Response
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from counterpoise.errors import InputError, RefusedError, UnknownNameError
 from counterpoise.services.setup import AirflowNow, our_dags, setup
@@ -26,6 +30,11 @@ from counterpoise.web.responses import error_page, status_of
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation, may_in_airflow
 
 _REFRESH_SECONDS: Final = 5
+_COMPONENTS: Final = {
+    "scheduler": "scheduler",
+    "dag_processor": "dag-processor",
+    "triggerer": "triggerer",
+}
 
 Unpause = Callable[[], None]
 
@@ -37,22 +46,33 @@ def airflow_now(user: Annotated[Any, Depends(get_user)]) -> AirflowNow:
             DagModel.dag_id.in_(our_dags()), DagModel.is_stale.is_(False)
         )
         paused = {row.dag_id: bool(row.is_paused) for row in session.execute(query)}
-    may_unpause = all(may_in_airflow(user, "PUT", None, dag_id) for dag_id in paused)
-    return AirflowNow(airflow.__version__, paused, may_unpause)
+        newest_ids = (
+            select(func.max(DagRun.id)).where(DagRun.dag_id.in_(our_dags())).group_by(DagRun.dag_id)
+        )
+        runs = select(DagRun.dag_id, DagRun.state).where(DagRun.id.in_(newest_ids))
+        newest = {row.dag_id: str(row.state) for row in session.execute(runs)}
+    health = get_airflow_health()
+    silent = [words for part, words in _COMPONENTS.items() if health[part]["status"] != HEALTHY]
+    return AirflowNow(airflow.__version__, paused, _may_unpause(user), silent, newest)
+
+
+def _may_unpause(user: Any) -> bool:
+    return all(may_in_airflow(user, "PUT", None, dag_id) for dag_id in our_dags())
 
 
 def unpause_dags(user: Annotated[Any, Depends(get_user)]) -> Unpause:
-    """Return what unpauses our Dags, as Airflow's own page does."""
+    """Return what unpauses our Dags, by the function of Airflow's own page."""
 
     def unpause() -> None:
-        if not all(may_in_airflow(user, "PUT", None, dag_id) for dag_id in our_dags()):
+        if not _may_unpause(user):
             raise RefusedError(
                 f"Airflow does not let {user.get_name()} unpause Dags; ask an administrator of "
                 "Airflow for a role that may"
             )
         with create_session(scoped=False) as session:
-            for dag in session.scalars(select(DagModel).where(DagModel.dag_id.in_(our_dags()))):
-                dag.set_is_paused(is_paused=False, session=session)
+            known = select(DagModel.dag_id).where(DagModel.dag_id.in_(our_dags()))
+            for dag_id in list(session.scalars(known)):
+                patch_dag(dag_id, DAGPatchBody(is_paused=False), session, update_mask=None)
 
     return unpause
 

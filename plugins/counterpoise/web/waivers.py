@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from counterpoise.services.audits import WantedWaiver, rule_titles, waiver_lines
+from counterpoise.services.fleet import failing_clusters
 from counterpoise.services.viewers import Viewing
 from counterpoise.web.responses import page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
@@ -25,7 +26,7 @@ def waiver_routes(open_installation: OpenInstallation) -> APIRouter:
         """`reason` is None until the form is sent: then nothing is wrong yet."""
         with open_installation() as installation:
             Viewing.of(installation, viewer).check(name)
-            now = installation.clock()
+            failed, now = failing_clusters(installation).get(name), installation.clock()
         wanted = WantedWaiver(rule, subject, reason or "", until)
         problems = wanted.problems(now) if reason is not None else ()
         is_ready = reason is not None and not problems
@@ -34,6 +35,7 @@ def waiver_routes(open_installation: OpenInstallation) -> APIRouter:
             "waive.html",
             status=422 if problems else 200,
             name=name,
+            failed=failed,
             wanted=wanted,
             rules=rule_titles(),
             problems=problems,

@@ -283,11 +283,10 @@ def test_a_broker_that_was_emptied_on_purpose_is_not_to_be_filled_again() -> Non
 
 
 def test_a_topic_in_kafka_topics_is_no_pattern() -> None:
-    from counterpoise.audit.commands import add_partitions, describe_config, describe_topic
+    from counterpoise.audit.commands import add_partitions, describe_topic
 
     assert "--topic 'orders\\.v1' --partitions 4" in add_partitions("orders.v1", 4)[-1]
     assert describe_topic("orders.v1").endswith("--topic 'orders\\.v1'")
-    assert "--describe --all" in describe_config("brokers", 1)
 
 
 def test_a_config_is_deleted_where_it_is_set() -> None:

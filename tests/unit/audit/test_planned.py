@@ -12,6 +12,7 @@ from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.planned import wanted_plans
 from counterpoise.model.constraints import Constraints
 from counterpoise.model.finding import Finding, WantedPlan
+from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.policy import AuditPolicy, BalancePolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
@@ -69,26 +70,70 @@ def test_what_no_plan_can_mend_stands_without_one() -> None:
     assert "; no plan can be made now: " in one.summary
 
 
-def test_a_disk_that_is_nearly_full_is_relieved_with_the_fewest_bytes() -> None:
+def with_a_full_disk(used_percent: int) -> AuditFacts:
+    """Broker 2 holds 40 GB of orders and 20 GB of clicks; others have room."""
     lines = [f"orders-{n}: 1 2 3 size={GB * 10}" for n in range(4)]
-    lines += [f"clicks-{n}: 1 4 3 size={GB * 10}" for n in range(2)]
+    lines += [f"clicks-{n}: 1 2 3 size={GB * 10}" for n in range(2)]
+    lines += [f"views-{n}: 1 3 4 size={GB}" for n in range(2)]
     given = facts(healthy("\n".join(lines), racks="1=a 2=b 3=c 4=b"))
-    nearly_full = {"total_bytes": 100 * GB, "usable_bytes": 10 * GB}
+    figures = {"total_bytes": 100 * GB, "usable_bytes": (100 - used_percent) * GB}
     log_dirs = [
-        row | nearly_full if row["broker_id"] == 2 else row
+        row | figures if row["broker_id"] == 2 else row
         for row in given.snapshot.log_dirs.to_pylist()
     ]
     tables = {
         **given.snapshot.tables,
         "log_dirs": pa.Table.from_pylist(log_dirs, schema=LOG_DIRS),
     }
-    full = replace(given, snapshot=replace(given.snapshot, tables=tables))
-    one = found(full)[("disk-nearly-full", "broker 2")]
+    return replace(given, snapshot=replace(given.snapshot, tables=tables))
+
+
+def test_a_disk_that_is_nearly_full_is_relieved_with_the_fewest_bytes() -> None:
+    one = found(with_a_full_disk(90))[("disk-nearly-full", "broker 2")]
     assert one.plan == WantedPlan(Goal.RELIEF, below_percent=85)
     assert "; a plan copies 10.0 GB and changes 1 partition" in one.summary
     assert one.plan.command(("--cluster", "demo")) == (
         "counterpoise plan --cluster demo --goal relief --below 85% --out relief.json"
     )
+
+
+def filling(*, used_percent: int, gb_a_day: float, others_used: int = 10) -> AuditFacts:
+    """Broker 2's disk fills; those of the others do not."""
+
+    def disk(broker_id: int, used: int, growth: float) -> DiskForecast:
+        usable, days = (100 - used) * GB, (100 - used) / growth if growth else None
+        outlook = Outlook.FILLS if growth else Outlook.NOT_WITHIN_A_YEAR
+        return DiskForecast(
+            broker_id, ("/d",), used * GB, 100 * GB, usable, int(growth * GB), 10**6, outlook, days
+        )
+
+    disks = [disk(2, used_percent, gb_a_day), *(disk(b, others_used, 0) for b in (1, 3, 4))]
+    given = with_a_full_disk(used_percent)
+    return replace(given, past=replace(given.past, disk_forecasts=tuple(disks)))
+
+
+@pytest.mark.parametrize(
+    ("disks", "below"),
+    [
+        ({"used_percent": 80, "gb_a_day": 0.8}, 75),  # 24 GB in 30 days
+        ({"used_percent": 80, "gb_a_day": 2.0}, 40),
+        ({"used_percent": 80, "gb_a_day": 2.0, "others_used": 40}, 60),  # together 50 %
+        ({"used_percent": 90, "gb_a_day": 0.4}, 85),  # as the policy says
+    ],
+)
+def test_a_disk_that_fills_gets_the_room_that_its_growth_needs(
+    disks: dict[str, float], below: int
+) -> None:
+    one = found(filling(**disks))[("disk-full-soon", "broker 2")]
+    assert one.plan == WantedPlan(Goal.RELIEF, below_percent=below)
+    assert "; a plan copies " in one.summary
+
+
+def test_a_disk_that_fills_and_has_no_more_than_the_others_gets_no_plan() -> None:
+    given = filling(used_percent=60, gb_a_day=2.0, others_used=60)
+    one = found(given)[("disk-full-soon", "broker 2")]
+    assert one.plan is None
+    assert "; no plan mends it: already done: each disk is below 70 %" in one.summary
 
 
 def test_an_idle_broker_that_would_receive_nothing_is_not_reported() -> None:
@@ -129,3 +174,20 @@ def test_the_factor_of_the_policy_is_the_plans(least: int) -> None:
     given = facts(healthy(racks="1=a 2=b 3=c 4=d"), audit=audit)
     plans = {one.plan.replication_factor for one in found(given).values() if one.plan}
     assert (4 in plans) is (least == 4)
+
+
+def test_where_disks_differ_uneven_leaders_ask_for_leaders_alone() -> None:
+    """Replicas follow the disks: they are no reason for a rebalance, which would copy."""
+    lines = [f"orders-{n}: 3 1" for n in range(12)] + [f"clicks-{n}: 3 2" for n in range(12)]
+    cluster = healthy("\n".join(lines), racks="1=a 2=b 3=c")
+    cluster.brokers[3].disk_total_bytes = 2 * 10**12
+    one = found(facts(cluster))[("leaders-uneven", "cluster")]
+    assert one.plan == WantedPlan(Goal.LEADERS)
+
+
+def test_leaders_that_no_replica_set_lets_be_more_even_are_not_reported() -> None:
+    lines = [f"orders-{n}: {1 if n < 4 else 2}" for n in range(24)]
+    cluster = healthy("\n".join(lines), racks="1=a 2=a")
+    cluster.brokers[2].disk_total_bytes = 5 * 10**12
+    assert "leaders-uneven" in {finding.rule for finding in find(facts(cluster))}
+    assert ("leaders-uneven", "cluster") not in found(facts(cluster))

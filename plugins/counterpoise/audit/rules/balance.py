@@ -135,8 +135,9 @@ def leaders_uneven(facts: AuditFacts, *, most_percent_of_mean: int) -> Iterator[
     if spread.max_minus_min <= allowed or not _exceeds_mean(spread, most_percent_of_mean):
         return
     replicas = per_broker(facts.snapshot.replicas["broker_id"], broker_ids)
+    by_share = scaled_to_equal_shares(replicas, _weights(facts, broker_ids))
     are_replicas_uneven = _are_replicas_uneven(
-        evenness(replicas), **facts.thresholds[replicas_uneven.id]
+        evenness(by_share), **facts.thresholds[replicas_uneven.id]
     )
     yield CheckResult(
         subjects.CLUSTER,

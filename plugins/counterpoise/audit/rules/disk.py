@@ -164,10 +164,7 @@ def _partition_rates(facts: AuditFacts) -> Floats:
 _RETENTION_OF_BROKERS: Final = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 _TOPICS_IN_FIX: Final = 3
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
-_FREE_SPACE: Final = (
-    "Shorten the retention of the largest topics, add disk, or make a plan if other brokers have "
-    "room."
-)
+_MARK_STEP: Final = 5  # percent: disks that fill at about the same speed share one plan
 _KIP_113: Final = (
     "https://cwiki.apache.org/confluence/display/KAFKA/KIP-113%3A+Support+replicas+movement"
     "+between+log+directories"
@@ -199,7 +196,9 @@ class _Disk:
     why="A log dir without room goes offline with every replica in it; if it is the only one of "
     "a broker, the broker stops, and its data is copied to brokers that are nearly as full. Bytes "
     "and growth are of what is local: what is in remote storage (KIP-405) takes no disk.",
-    how=_FREE_SPACE,
+    how="Make a plan with the goal relief: below the mark given here the disk has room for `days` "
+    "of this growth, as far as other brokers have room. Or shorten the retention of the largest "
+    "topics, or add disk.",
     source=f"{_DOCUMENTED}diskandfs",
     needs={Need.HISTORY},
     severities={Severity.CRITICAL},
@@ -207,6 +206,7 @@ class _Disk:
 )
 def disk_full_soon(facts: AuditFacts, *, days: int, critical_days: int) -> Iterator[CheckResult]:
     forecasts = facts.history.disk_forecasts
+    limit_percent = facts.policy.balance.disk_limit_percent
     yield from _forecasts_unknown(forecasts)
     filling_by_broker = grouped(
         (forecast.broker_id, forecast)
@@ -220,15 +220,41 @@ def disk_full_soon(facts: AuditFacts, *, days: int, critical_days: int) -> Itera
         are = verb(len(first.log_dirs), "is", "are")
         growth = format_bytes(first.bytes_per_day or 0)
         is_critical = (first.days_left or 0.0) <= critical_days
+        plan = _room_for(filling, forecasts, days, limit_percent)
         yield CheckResult(
             subjects.broker(broker_id),
             f"broker {broker_id}: {join_ids(first.log_dirs)} {are} {first.in_words} at {growth} a "
             "day, as in the last two weeks",
             evidence(columns, [_forecast_row(forecast) for forecast in filling]),
             fix=_shorten_largest_topics(facts, broker_id),
-            plan=WantedPlan(Goal.REBALANCE) if has_other_brokers else None,
+            plan=plan if has_other_brokers else None,
             severity=Severity.CRITICAL if is_critical else None,
         )
+
+
+def _room_for(
+    filling: Sequence[DiskForecast],
+    forecasts: Sequence[DiskForecast],
+    days: int,
+    limit_percent: int,
+) -> WantedPlan:
+    """Return the plan after which these disks have room for the growth of so many days.
+
+    A disk of 1000 GB that grows by 8 GB a day has it below 76 %, so below 75 %. Where all disks
+    together are 70 % full, the mark is 80 %: below less the others could hardly be.
+    """
+    known = [one for one in forecasts if one.total_bytes and one.usable_bytes is not None]
+    total_bytes = sum(one.total_bytes or 0 for one in known)
+    usable_bytes = sum(one.usable_bytes or 0 for one in known)
+    used_percent = 100 - 100 * usable_bytes // max(1, total_bytes)
+    lowest = used_percent // _MARK_STEP * _MARK_STEP + 2 * _MARK_STEP
+    marks = [
+        100 - 100 * days * (one.bytes_per_day or 0) // one.total_bytes
+        for one in filling
+        if one.total_bytes
+    ]
+    mark = min(marks, default=limit_percent) // _MARK_STEP * _MARK_STEP
+    return WantedPlan(Goal.RELIEF, below_percent=min(limit_percent, max(lowest, mark)))
 
 
 def _forecasts_unknown(forecasts: Sequence[DiskForecast]) -> Iterator[CheckResult]:

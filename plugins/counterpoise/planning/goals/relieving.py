@@ -33,7 +33,7 @@ from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import LowerBound, MoveReason
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.model.words import join_names
+from counterpoise.model.words import join_names, verb
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.placement import CopyBound, Placement, Replicas, Roles
 from counterpoise.planning.planning_result import PlanningGoal, PlanningResult
@@ -93,9 +93,26 @@ class Relief(PlanningGoal):
 
     def reason(self, result: PlanningResult) -> str:
         fullest = max(_read_disks(result), key=lambda disk: disk.use_percent)
+        unknown = self.undone(result)
+        known = " that is known" if unknown else ""
+        done = (
+            f"already done: each disk{result.in_scope}{known} is below "
+            f"{result.request.below_percent} %; the fullest is {fullest.name} with "
+            f"{fullest.use_percent:.1f} %"
+        )
+        return "; ".join(filter(None, (done, unknown)))
+
+    def undone(self, result: PlanningResult) -> str:
+        """Return which brokers may be above the mark, since they tell no sizes."""
+        cluster = result.cluster
+        is_unknown = cluster.is_live & cluster.is_in_scope
+        is_unknown[[disk.broker for disk in _read_disks(result)]] = False
+        unknown = np.flatnonzero(is_unknown)
+        if not len(unknown):
+            return ""
         return (
-            f"already done: each disk{result.in_scope} is below {result.request.below_percent} %; "
-            f"the fullest is {fullest.name} with {fullest.use_percent:.1f} %"
+            f"{result.list_brokers(unknown)} {verb(len(unknown), 'tells', 'tell')} no sizes of log "
+            "dirs: whether a disk there is above the mark is not known, and nothing comes there"
         )
 
 

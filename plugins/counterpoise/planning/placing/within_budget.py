@@ -50,6 +50,8 @@ def place_within(
     hint: Placement,
 ) -> None:
     """Place replicas as well as so many copied bytes allow; `hint` is one way to do it."""
+    if not len(choice.partitions):  # a broker set whose topics are all excluded
+        return
     program = _BudgetProgram(choice, choice.stands, is_counted)
     program.limit(program.copied_units(), max_bytes // program.unit)
     chosen = stands_of(hint, choice.partitions)

@@ -50,12 +50,29 @@
     });
   }
 
+  // A page that loads again keeps the place of the keyboard.
+  const FOCUS = "counterpoise-focus";
+  const nameOf = (element) => `${location.pathname} ${element.id || element.getAttribute("href") || element.textContent.trim()}`;
+  const loadAgain = () => {
+    if (document.activeElement !== document.body) sessionStorage.setItem(FOCUS, nameOf(document.activeElement));
+    location.reload();
+  };
+  const focused = sessionStorage.getItem(FOCUS);
+  sessionStorage.removeItem(FOCUS);
+  const places = focused ? [...document.querySelectorAll("a, button, summary, [tabindex]")] : [];
+  places.find((element) => nameOf(element) === focused)?.focus({ preventScroll: true });
+
   // A run that may change: what it does now is drawn into the page every few seconds. Where there is more to draw than numbers, bars and
   // lines, the page loads again, unless somebody is typing.
   const run = document.querySelector("[data-progress]");
 
-  const drawBars = (svg, values) => {
+  // Also the line "now: 12" of each tooltip.
+  const drawBars = (svg, values, shown, name) => {
     const { base, per } = svg.dataset;
+    svg.querySelectorAll(".slot").forEach((slot, index) => {
+      const now = shown[`${name}-${index}`];
+      if (now !== undefined) texts.set(slot, texts.get(slot).replace(/^now: .*$/m, `now: ${now}`));
+    });
     const top = (value) => (base - value * per).toFixed(1);
     const steps = svg.querySelector("path.b-is");
     if (steps) steps.setAttribute("d", `M0 ${base}${values.map((value, index) => `V${top(value)}H${index + 1}`).join("")}V${base}Z`);
@@ -81,21 +98,26 @@
 
   const update = async () => {
     const found = await json(run.dataset.progress);
-    const isTyping = [...document.querySelectorAll("input, textarea")].some((field) => field.value !== field.defaultValue);
+    const fields = [...document.querySelectorAll("input, textarea, select")];
+    const isTyping = fields.some((field) => field === document.activeElement || (field.defaultValue ?? field.value) !== field.value);
     let isDrawn = found.version === run.dataset.version;
     for (const place of document.querySelectorAll("[data-shown]")) {
       const text = found.shown[place.dataset.shown];
       if (text !== undefined && place.textContent !== text) place.textContent = text;
     }
-    if (found.share !== null) document.getElementById("meter")?.setAttribute("width", `${(found.share * 100).toFixed(1)}%`);
-    for (const [name, values] of Object.entries(found.now)) drawBars(document.querySelector(`#chart-${name} .plot`), values);
+    const meter = document.getElementById("meter");
+    if (meter && found.share !== null) {
+      meter.setAttribute("width", `${(found.share * 100).toFixed(1)}%`);
+      meter.parentNode.setAttribute("aria-label", `${found.shown.percent} done`);
+    }
+    for (const [name, values] of Object.entries(found.now)) drawBars(document.querySelector(`#chart-${name} .plot`), values, found.shown, name);
     const [copied, speed] = ["line-copied", "line-speed"].map((id) => document.getElementById(id));
     if (copied && found.trail.length > 1) {
       const rest = found.ends_at && [Date.parse(found.ends_at) / 1000, found.total_bytes];
       isDrawn = drawLine(copied, found.trail.map(([at, bytes]) => [at, bytes]), rest) && isDrawn;
       isDrawn = drawLine(speed, found.trail.map(([at, , rate]) => [at, rate])) && isDrawn;
     }
-    if (!isDrawn && !isTyping) location.reload();
+    if (!isDrawn && !isTyping) loadAgain();
     document.getElementById("changed").hidden = isDrawn || !isTyping;
   };
 

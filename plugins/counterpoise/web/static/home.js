@@ -12,6 +12,8 @@ const AFTER_A_FAILURE = 300_000;
 const MAX_WAIT = 10_000;
 const MAX_RUNS = 5;
 const NOT_SHOWN = "What waits and what runs cannot be shown now.";
+const ALWAYS = [["fleet", "Fleet"], ["reports", "Balance reports"]];
+const WITHOUT_AN_ANSWER = ["setup", "Setup says what is missing"];
 
 const HEADING = "counterpoise-heading";
 const BELOW_THE_WELCOME = { order: 2 }; // Airflow's home is a column whose parts have places of their own
@@ -68,7 +70,7 @@ function linksOf({ waiting, runs }) {
 function OpenRuns() {
   const shown = useLinks();
   if (shown === null) return null;
-  const links = [...shown.links, ["fleet", "Fleet"], ["reports", "Balance reports"]];
+  const links = [...(shown.problem ? [WITHOUT_AN_ANSWER] : []), ...shown.links, ...ALWAYS];
   return createElement(
     "section",
     { "aria-labelledby": HEADING, style: BELOW_THE_WELCOME },
