@@ -17,10 +17,12 @@ from typing import Final
 
 from playwright.sync_api import Browser
 
+from counterpoise.archive import run_outcome_name
 from counterpoise.execution import Driver
 from counterpoise.installation import Installation
+from counterpoise.model.report import RunOutcome
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.model.run import VALIDATED
+from counterpoise.model.run import VALIDATED, WHY_REQUESTED
 from counterpoise.planning import make_plan
 from tests.support import runs
 from tests.support.analysed_fleet import ANALYSED, SETTINGS, write_fleet
@@ -47,6 +49,7 @@ clusters:
   {MOVING_CLUSTER}: {{connection: kafka_demo, policy: {POLICY}}}
 {SETTINGS}"""
 RATE: Final = 50_000_000
+ANSWERED_AFTER_SECONDS: Final = 12 * 60
 TOPICS: Final = {"orders": 12, "clicks": 24, "invoices": 6}
 BEFORE_ANYTHING: Final = {
     "fleet": "/fleet",
@@ -78,6 +81,7 @@ def made_up_fleet(folder: Path) -> Iterator[tuple[Pages, SimulatedRun, Driver, s
     plan = make_plan(cluster(picture, racks=RACKS, disks=DISKS, name=MOVING_CLUSTER), asked)
     moving = SimulatedRun.make(folder, picture, racks=RACKS, plan=plan, approve=False)
     moving.rate = RATE
+    moving.cluster.advance(ANSWERED_AFTER_SECONDS)
     yes = replace(moving.approval(), by="airflow:bob", reason="broker 4 joined")
     moving.ledger.record_decision(yes)
     driver = moving.driver()
@@ -96,11 +100,26 @@ def made_up_fleet(folder: Path) -> Iterator[tuple[Pages, SimulatedRun, Driver, s
             at = pages.now - timedelta(minutes=20)
             installation.ledger.pin_cluster(name, f"id-of-{name}")
             installation.ledger.record_snapshot(name, f"{name}-{at:%Y%m%dT%H%M%SZ}", at)
+    asked_at = pages.now - timedelta(seconds=ANSWERED_AFTER_SECONDS)
+    with replace(pages, now=asked_at).installation() as installation:
         run = installation.ledger.propose(
             waits, installation.archive.write_plan(waits), requested_by="airflow:bob"
         )
         add_event(installation.ledger, run.run_id, VALIDATED, waits.fingerprint)
+        add_event(installation.ledger, run.run_id, WHY_REQUESTED, "New hosts for the year-end peak")
     yield pages, moving, driver, run.run_id
+
+
+def write_outcome(pages: Pages, moving: SimulatedRun) -> None:
+    """Write what a snapshot showed afterwards: producers have written 2 % more meanwhile."""
+    brokers = tuple(
+        replace(load, bytes=load.bytes * 102 // 100) for load in moving.run_progress().brokers
+    )
+    copied_bytes = moving.plan.copied_bytes * 102 // 100
+    outcome = RunOutcome(moving.clock(), brokers, copied_bytes)
+    name = run_outcome_name(MOVING_CLUSTER, moving.run_id)
+    with pages.installation() as installation:
+        installation.archive.write_report(name, outcome.to_json())
 
 
 def take(browser: Browser, out: Path) -> None:
@@ -125,6 +144,7 @@ def take(browser: Browser, out: Path) -> None:
                 if group is AFTERWARDS:
                     moving.repeat(driver.step)
                     moving.end(driver)
+                    write_outcome(pages, moving)
                 for picture, path in group.items():
                     alice.open(path.replace("WAITING", waiting).replace("MOVING", moving.run_id))
                     alice.take_picture(picture)

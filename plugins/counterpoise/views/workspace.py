@@ -665,7 +665,9 @@ class RunWorkspace:
         """Return what stays as the run has left it."""
         pending = len(self.status.pending_restores)
         keys = f"{pluralize(pending, 'setting')} not as before yet." if pending else ""
-        return f"{self._moved}. It stays there. {keys or 'Settings are as before.'}"
+        is_said = self.status.run.state is RunState.DONE  # by the sentence
+        moved = "" if is_said else f"{self._moved}. It stays there. "
+        return f"{moved}{keys or 'Settings are as before.'}"
 
     @property
     def done_in_words(self) -> str:

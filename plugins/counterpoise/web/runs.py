@@ -189,7 +189,7 @@ def run_response(
         request,
         "run.html",
         status=shown.status,
-        here="",
+        here="/fleet",
         here_now=address(path, {"tab": shown.tab}),
         details=details,
         seen=seen,
