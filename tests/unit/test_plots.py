@@ -1,5 +1,6 @@
 """The charts of all pages: numbers at axes, leads, tips, and what the macros write of them."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -76,6 +77,16 @@ def test_a_line_breaks_where_nothing_is_known_and_has_its_events() -> None:
     page = drawn("{{ line(chart) }}{{ events(chart) }}", chart=chart)
     assert page.count("M0 ") == 2 and "M500 " in page and ">10:30<" in page
     assert page.count("alice: faster") == 2
+
+
+def test_no_time_is_written_over_now() -> None:
+    points = [(AT + timedelta(minutes=m), m * 1e9) for m in (0, 29)]
+    chart = line_chart(
+        "Bytes copied", format_bytes, AT, AT + timedelta(minutes=60), [("l1", points)],
+        now=points[-1][0],
+    )  # fmt: skip
+    page = drawn("{{ line(chart) }}", chart=chart)
+    assert re.findall(r'<text class="t[^>]* hidden>([^<]*)<', page) == ["10:50"]
 
 
 def test_each_part_of_a_fair_share_has_a_level_and_neighbours_of_one_level_are_one() -> None:

@@ -209,7 +209,7 @@ def test_settings_that_had_the_same_values_are_one_row() -> None:
     rows = [(row.where, row.before, row.during, row.badge.word) for row in seen(keys=keys).settings]
     assert rows == [
         ("2 brokers", "not set", "20.0 MB/s", "as before"),
-        ("1 broker", "not set", "20.0 MB/s", "pending"),
+        ("broker 3", "not set", "20.0 MB/s", "pending"),
     ]
 
 

@@ -93,7 +93,7 @@ _EVENT_BADGES: Final[Mapping[str, Badge]] = {
     "running": Badge("move", "play", "The run started"),
     "throttling": Badge("move", "slow", "Throttles set"),
     "moving": Badge("move", "play", "Reassignment submitted"),
-    "electing": Badge("move", "play", "Preferred leaders elected"),
+    "electing": Badge("move", "play", "Elected"),
     "pause asked": Badge("warn", "pause", "Pause requested"),
     "resume asked": Badge("move", "play", "Resume requested"),
     "rate asked": Badge("move", "slow", "Another rate requested"),
@@ -577,9 +577,7 @@ class RunWorkspace:
             )
             groups[group].append(key.resource.name)
         return [
-            SettingRow(
-                pluralize(len(names), kind), tuple(names[:_NAMES_SHOWN]), key, before, during, badge
-            )
+            SettingRow(_where(kind, names), tuple(names[:_NAMES_SHOWN]), key, before, during, badge)
             for (kind, key, before, during, badge), names in groups.items()
         ]
 
@@ -782,6 +780,11 @@ def _waiting_in_words(wait: "Waiting") -> str:
     ends = f"; halts {format_moment(wait.halts_at)} if that lasts" if wait.halts_at else ""
     goes_on = f"; goes on {format_moment(wait.goes_on_at)}" if wait.goes_on_at else ""
     return f"Waiting since {format_moment(wait.since)}: {wait.what}{ends}{goes_on}"
+
+
+def _where(kind: str, names: Sequence[str]) -> str:
+    """Return `12 brokers`, or the one topic by its name."""
+    return f"{kind} {names[0]}" if len(names) == 1 else pluralize(len(names), kind)
 
 
 def _setting(key: str, value: str | None) -> str:

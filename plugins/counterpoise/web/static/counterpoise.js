@@ -93,6 +93,7 @@
     if (rest) svg.querySelector(".ln.dash")?.setAttribute("d", `M${[points.at(-1), rest].map(place).join("L")}`);
     for (const mark of svg.querySelectorAll(".now-l")) for (const x of ["x1", "x2"]) mark.setAttribute(x, `${last}%`);
     for (const mark of svg.querySelectorAll(".now-t")) mark.setAttribute("x", `${last}%`);
+    for (const time of svg.querySelectorAll(".t")) time.toggleAttribute("hidden", Math.abs(parseFloat(time.getAttribute("x")) - last) < 10);
     return points.every(([at, value]) => at <= end && value <= top);
   };
 
