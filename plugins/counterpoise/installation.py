@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
+from counterpoise.airflow_process import connection_in_airflow
 from counterpoise.archive import Archive
 from counterpoise.errors import (
     ClusterUnreachableError,
@@ -331,7 +332,7 @@ def open_installation(
     locations = Locations.from_environment(environment)
     return Installation(
         locations,
-        connections or FileConnections(locations.connections, environment),
+        connections or FileConnections(locations.connections, environment, connection_in_airflow),
         known_clusters=known_clusters,
         may_migrate_ledger=may_migrate_ledger,
         may_make_ledger=may_make_ledger,

@@ -17,13 +17,13 @@ from datetime import timedelta
 from typing import Final
 
 from counterpoise import notifications
+from counterpoise.airflow_process import answer_of_airflow, why_no_airflow
 from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.installation import Installation
 from counterpoise.model.notification import Notification, NotificationEvent, Target
 from counterpoise.model.run import Run, RunState, why_requested
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.notifications import NotificationFacts
-from counterpoise.services.airflow_process import answer_of_airflow, why_no_airflow
 from counterpoise.services.approvals import whose_yes
 from counterpoise.views.plan import PlanView
 

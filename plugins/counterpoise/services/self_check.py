@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from counterpoise import __version__
+from counterpoise.airflow_process import answer_of_airflow, why_no_airflow
 from counterpoise.errors import CounterpoiseError, LedgerNotMigratedError
 from counterpoise.installation import Installation
 from counterpoise.model.provider import profile_of
 from counterpoise.model.self_check import CheckResult, failed, left_out, passed
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
-from counterpoise.services.airflow_process import answer_of_airflow, why_no_airflow
 from counterpoise.services.doctor import Examination, examine
 from counterpoise.services.validations import refused_to_operator
 from counterpoise.settings.locations import Address

@@ -7,7 +7,7 @@ No message repeats what a connection holds, since it may be secret.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,15 +22,23 @@ from counterpoise.settings.yaml_document import compose
 _LOGGER = safe_logger(__name__)
 _OTHERS_MAY_READ = 0o004
 
+# Of an id: the settings that Airflow has, None where no Airflow answers. Raises InputError.
+InAirflow = Callable[[str], Mapping[str, object] | None]
+
+
+def _no_airflow(_connection_id: str) -> None:
+    return None
+
 
 @dataclass(frozen=True)
 class FileConnections:
     """A connection is the environment variable AIRFLOW_CONN_<ID>, in Airflow's JSON form, or else
-    an entry `id: {librdkafka settings}` of a YAML file.
+    an entry `id: {librdkafka settings}` of a YAML file, or else what the Airflow here has.
     """
 
     path: Path
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    in_airflow: InAirflow = _no_airflow
 
     def settings_for(self, connection_id: str) -> Mapping[str, object]:
         """Return librdkafka settings. Raises InputError where they are missing or malformed."""
@@ -39,11 +47,7 @@ class FileConnections:
             return _extra_of(text, variable)
         listed = self._listed()
         if connection_id not in listed:
-            raise MissingConnectionError(
-                f"connection {connection_id!r} is neither in {self.path} nor in the environment "
-                f"variable {variable}; "
-                'give it like {"bootstrap.servers": "kafka-1:9092,kafka-2:9092"}'
-            )
+            return self._in_airflow(connection_id, variable)
         settings = listed[connection_id]
         if not isinstance(settings, dict):
             raise InputError(
@@ -51,6 +55,19 @@ class FileConnections:
             )
         self._warn_of_readers(settings)
         return settings
+
+    def _in_airflow(self, connection_id: str, variable: str) -> Mapping[str, object]:
+        in_airflow = ""
+        try:
+            if found := self.in_airflow(connection_id):
+                return found
+        except MissingConnectionError:
+            in_airflow = " nor in Airflow"
+        raise MissingConnectionError(
+            f"connection {connection_id!r} is neither in {self.path} nor in the environment "
+            f"variable {variable}{in_airflow}; "
+            'give it like {"bootstrap.servers": "kafka-1:9092,kafka-2:9092"}'
+        )
 
     def _listed(self) -> Mapping[object, object]:
         try:

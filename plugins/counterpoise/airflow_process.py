@@ -1,6 +1,7 @@
 """The Airflow of this environment, asked by a process of its own: the command line imports none.
 
 answer_of_airflow("counterpoise.orchestration.self_check", timeout_seconds=60)
+connection_in_airflow("kafka_orders_eu")    # None: no Airflow here, or it does not answer
 """
 
 import importlib.util
@@ -9,8 +10,15 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from counterpoise.errors import InputError, MissingConnectionError
+
+_CONNECTION_MODULE: Final = "counterpoise.orchestration.connection_settings"
+_CONNECTION_SECONDS: Final = 60.0  # Airflow takes seconds to import
 
 
 def why_no_airflow() -> str:
@@ -33,16 +41,18 @@ def answer_of_airflow(module: str, timeout_seconds: float, question: object = No
     """Return the JSON that a module writes into the file that it is given; it reads the question
     from stdin. None: nothing was written in time.
     """
-    package = str(Path(__file__).resolve().parents[2])
+    package = str(Path(__file__).resolve().parents[1])
     paths = filter(None, (package, os.environ.get("PYTHONPATH")))
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    with tempfile.TemporaryDirectory(prefix="counterpoise-airflow-") as folder:
-        answer = Path(folder) / "answer.json"
+    # The answer may hold what is secret: its file has no name.
+    with tempfile.TemporaryFile() as file:
+        answer = Path(f"/dev/fd/{file.fileno()}")
         try:
             subprocess.run(
                 [sys.executable, "-m", module, str(answer)],
                 env=variables,
-                cwd=folder,
+                cwd=tempfile.gettempdir(),
+                pass_fds=(file.fileno(),),
                 input=json.dumps(question),
                 text=True,
                 stdout=subprocess.DEVNULL,
@@ -53,3 +63,21 @@ def answer_of_airflow(module: str, timeout_seconds: float, question: object = No
             return json.loads(answer.read_text())
         except (subprocess.TimeoutExpired, OSError, ValueError):
             return None
+
+
+@cache
+def connection_in_airflow(connection_id: str) -> Mapping[str, object] | None:
+    """Return the librdkafka settings of a connection of Airflow; None where no Airflow answers.
+
+    Raises MissingConnectionError for an id that it does not have, InputError for a connection that
+    cannot be used.
+    """
+    if why_no_airflow():
+        return None
+    answer = answer_of_airflow(_CONNECTION_MODULE, _CONNECTION_SECONDS, connection_id)
+    if answer is None:
+        return None
+    if problem := answer.get("problem"):
+        raise (MissingConnectionError if answer["is_missing"] else InputError)(problem)
+    settings: Mapping[str, object] = answer["settings"]
+    return settings
