@@ -22,7 +22,7 @@ from counterpoise.model.tables import REPLICAS
 from counterpoise.planning import make_plan, plan_to_reach
 from counterpoise.planning.arrays import UNBOUNDED, read_cluster
 from counterpoise.validation import find_violations
-from tests.support.goal_judge import judge
+from tests.support.goal_judge import executed, judge
 from tests.support.pictures import cluster
 
 GB, TB = 10**9, 10**12
@@ -409,3 +409,15 @@ def test_the_log_dir_that_kafka_will_fill_most_is_named_before_the_run() -> None
     plan = make_plan(read, PlanRequest(Goal.ADD_BROKERS, (3,)))
     assert arriving(plan)[3] == 150
     assert f"{words}the fullest of them will be {full} of broker 3, with 75 %" in plan.notes
+
+
+def test_a_new_broker_gets_as_many_as_another_of_its_size_may_have() -> None:
+    """Of two brokers of one size one may have 8, the other 7, and which is which may change."""
+    there = "3,2,3 1,3,3 2,3 1,3,3,3 1,1,2,2,3 2,2 3,2".split(",")
+    picture = topic("a", [(replicas, 5) for replicas in there])
+    disks = "1=25/5000 2=35/1000 3=60/5000 4=0/5000"
+    snapshot = cluster(picture, racks="!1 2 3 4", disks=disks)
+    request = PlanRequest(Goal.ADD_BROKERS, (4,))
+    plan = make_plan(snapshot, request)
+    assert [figure.replicas_after for figure in plan.figures] == [4, 1, 8, 8]
+    assert make_plan(executed(snapshot, plan), request).moves == ()

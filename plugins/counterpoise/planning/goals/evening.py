@@ -256,8 +256,9 @@ class AddBrokers(EveningGoal):
         even = count_targets(placement, roles.unrestricted)
         if placement.is_small():
             even = np.maximum(even, best_counts(placement, roles))
-        has_peer_with_one_more = np.isin(even + 1, even[roles.sharing])
-        has_peer_with_one_more &= has_equal_shares(placement.cluster, roles)
+        weights = placement.cluster.weights(roles.sharing)
+        is_peer = (weights[:, None] == weights) & roles.sharing
+        has_peer_with_one_more = (is_peer & (even[:, None] + 1 == even)).any(axis=1)
         return np.minimum(even + has_peer_with_one_more, placement.cluster.max_counts)
 
 
