@@ -11,6 +11,7 @@ import pytest
 from counterpoise.model.document import from_document_text
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan
+from tests.support.examples import seeds
 from tests.support.leader_oracle import least_largest_rate
 
 CASE = Path(__file__).parents[1] / "unit" / "crooked_clusters" / "leader-bytes-120.json"
@@ -46,7 +47,7 @@ def largest_and_least(document: dict[str, Any]) -> tuple[int, int, float]:
     return max(taken.values()), least_largest_rate(after, leaders, rates), mean
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_the_largest_bytes_in_is_within_a_twentieth_of_the_solvers(seed: int) -> None:
     largest, least, mean = largest_and_least(drawn(seed))
     # Within the tolerated tenth of the mean nothing is exchanged.
@@ -54,6 +55,9 @@ def test_the_largest_bytes_in_is_within_a_twentieth_of_the_solvers(seed: int) ->
 
 
 def test_a_topic_on_all_brokers_keeps_its_leaders_spread() -> None:
+    """No leaders over these replica sets are much better. Others could be led with 1.145 times the
+    mean, at as many bytes copied: a solver finds them where new replicas may go elsewhere.
+    """
     largest, least, mean = largest_and_least(json.loads(CASE.read_text()))
     assert largest <= 1.05 * least
     assert largest <= 1.26 * mean

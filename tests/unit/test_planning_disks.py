@@ -413,7 +413,7 @@ def test_the_log_dir_that_kafka_will_fill_most_is_named_before_the_run() -> None
 
 def test_a_new_broker_gets_as_many_as_another_of_its_size_may_have() -> None:
     """Of two brokers of one size one may have 8, the other 7, and which is which may change."""
-    there = "3,2,3 1,3,3 2,3 1,3,3,3 1,1,2,2,3 2,2 3,2".split(",")
+    there = ["3", "2", "3 1", "3", "3 2", "3 1", "3", "3", "3 1", "1", "2", "2", "3 2", "2 3", "2"]
     picture = topic("a", [(replicas, 5) for replicas in there])
     disks = "1=25/5000 2=35/1000 3=60/5000 4=0/5000"
     snapshot = cluster(picture, racks="!1 2 3 4", disks=disks)

@@ -78,6 +78,21 @@ def test_all_limits_that_bind_at_once_are_named() -> None:
     )
 
 
+def test_more_replicas_than_a_limit_are_told_apart_by_what_keeps_them() -> None:
+    picture = "\n".join([*(f"a-{n}: 1" for n in range(5)), *(f"b-{n}: 2" for n in range(5))])
+    policy = BalancePolicy(constraints=Constraints(max_replicas_per_broker=4))
+    scope = Scope(excluded_topics=("a",), excluded_broker_ids=(2,))
+    request = PlanRequest(Goal.ADD_BROKERS, (3,), policy=policy, scope=scope)
+    plan = make_plan(cluster(f"{picture}\nc-0: 4\nc-1: 4", racks="1 2 3 4"), request)
+    (words,) = [warning for warning in plan.warnings if "max_replicas_per_broker" in warning]
+    assert words == (
+        "broker 1 keeps more replicas than max_replicas_per_broker 4: so many are left alone there "
+        "(topics excluded, under reassignment); broker 2 keeps more replicas than "
+        "max_replicas_per_broker 4: this goal moves no more of them, or no other broker may have "
+        "them"
+    )
+
+
 def test_a_repair_without_a_dead_broker_says_so() -> None:
     even = cluster("a-0: 1 2\na-1: 2 1", racks="1 2")
     plan = make_plan(even, PlanRequest(Goal.REPAIR))

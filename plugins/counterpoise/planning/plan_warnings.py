@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from counterpoise.model.columns import NOBODY
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import by_disk
 from counterpoise.model.movement import COORDINATOR_TOPICS
@@ -337,9 +338,12 @@ def _full_brokers(result: PlanningResult) -> str:
     max_count = result.request.policy.constraints.max_replicas_per_broker
     if max_count is None or not result.goal.moves_replicas:
         return ""
+    is_left_alone = ~cluster.may_change[:, None]
+    left_alone = cluster.load(np.where(is_left_alone, result.after.replicas, NOBODY))
     if (others := result.left_out) is not None:
         counts = counts + others.load(others.replicas)
         best = best + others.load(others.replicas)
+        left_alone = left_alone + others.load(others.replicas)
     is_grown = result.after.counts > result.before.counts
     is_bound = (counts == max_count) & ((best > max_count) | is_grown)
     above = np.flatnonzero(cluster.is_live & (counts > max_count))
@@ -351,12 +355,17 @@ def _full_brokers(result: PlanningResult) -> str:
             "replicas, all that max_replicas_per_broker allows; more brokers in their racks would "
             "help"
         )
-    if len(above):
-        sentences.append(
-            f"{result.list_brokers(above)} {verb(len(above), 'keeps', 'keep')} more replicas than "
-            f"max_replicas_per_broker {max_count}: this goal moves no more of them, or no other "
-            "broker may have them"
-        )
+    is_held_fast = left_alone[above] > max_count
+    reasons = {
+        "so many are left alone there (topics excluded, under reassignment)": above[is_held_fast],
+        "this goal moves no more of them, or no other broker may have them": above[~is_held_fast],
+    }
+    for reason, brokers in reasons.items():
+        if len(brokers):
+            sentences.append(
+                f"{result.list_brokers(brokers)} {verb(len(brokers), 'keeps', 'keep')} more "
+                f"replicas than max_replicas_per_broker {max_count}: {reason}"
+            )
     return "; ".join(sentences)
 
 

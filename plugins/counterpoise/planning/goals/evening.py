@@ -259,7 +259,7 @@ class AddBrokers(EveningGoal):
         weights = placement.cluster.weights(roles.sharing)
         is_peer = (weights[:, None] == weights) & roles.sharing
         has_peer_with_one_more = (is_peer & (even[:, None] + 1 == even)).any(axis=1)
-        return np.minimum(even + has_peer_with_one_more, placement.cluster.max_counts)
+        return np.asarray(np.minimum(even + has_peer_with_one_more, placement.cluster.max_counts))
 
 
 # -- one round
