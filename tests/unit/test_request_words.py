@@ -22,3 +22,8 @@ def test_options_become_titles_or_names_of_fields_that_no_form_has() -> None:
         'goal add-brokers needs the brokers to add; name them in the field "Brokers", like 7,8, or '
         'leave "only_broker_ids" and --max-bytes-of-something out'
     )
+
+
+def test_a_command_stays_as_it_has_to_be_typed() -> None:
+    message = "name --brokers, or `counterpoise release demo --brokers 4 --why TEXT` first"
+    assert in_form_words(message) == message.replace("--brokers", '"Brokers"', 1)

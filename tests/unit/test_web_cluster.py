@@ -267,6 +267,9 @@ def test_brokers_that_are_kept_empty_are_shown_and_released_from_its_page(pages:
         assert "Broker 7 is kept empty since 2026-11-22 12:00 UTC (run demo-7 emptied it" in page
         assert "/requests/release" not in page
         hostile.check_html(page)
+    with pages.browser("alice") as browser:
+        page = browser.get("/clusters/demo/plan").text
+        assert "Broker 8 is kept empty" in page, "a plan that names it is refused"
     with pages.browser("oscar") as browser:
         path = "/clusters/demo/requests/release?brokers=8"
         assert f'href="{path}"' in browser.get("/clusters/demo").text

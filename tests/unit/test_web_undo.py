@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from counterpoise.errors import InputError
+from counterpoise.installation import open_installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
@@ -103,6 +104,28 @@ def test_an_undone_run_leads_to_its_undo_and_asks_for_none_again(
         assert link in rejected and form in rejected
     with starting(environment, "victor") as (victor, _):
         assert link in victor.get(f"/runs/{first}").text
+
+
+def test_an_undo_is_not_undone_and_leads_to_a_new_plan(
+    environment: dict[str, str], simulated: SimulatedRun, tmp_path: Path
+) -> None:
+    assert simulated.go() is RunState.DONE
+    moved = next(m for m in simulated.plan.moves if m.adding)
+    back = replace(
+        moved, replicas_before=moved.replicas_after, replicas_after=moved.replicas_before
+    )
+    before = cluster(SKEWED, racks=FOUR_BROKERS)
+    undo = plan_by_hand(before, Goal.REBALANCE, back, undoes=simulated.plan.fingerprint)
+    simulated.go_on_with(undo)
+    with open_installation(environment=environment) as installation:
+        installation.archive.store.write_text("plans/y.json", undo.to_json())
+    simulated.until_moving(simulated.driver())
+    simulated.end(simulated.driver())
+    with starting(environment, "oscar") as (oscar, _):
+        page = oscar.get(f"/runs/{simulated.run_id}").text
+    assert "This run is an undo itself." in words_on(page)
+    assert '<a href="/clusters/picture/plan">make a plan</a>' in page
+    assert "Makes a plan that moves back" not in page and "sha256:" not in words_on(page)
 
 
 def test_what_cannot_be_used_comes_back_and_nothing_is_noted(

@@ -221,6 +221,7 @@ _TITLES: Final = {
 _OPTION: Final = "|".join(sorted(map(re.escape, _TITLES), key=len, reverse=True))
 _EXAMPLE: Final = re.compile(rf", like ({_OPTION})(?![\w-]) ")
 _NAMED: Final = re.compile(rf"(?:{_OPTION})(?![\w-])")
+_COMMAND: Final = re.compile(r"(`counterpoise [^`]*`)")
 
 
 def form_title(name: str) -> str:
@@ -241,7 +242,15 @@ def check_brokers_given(goal: Goal, broker_ids: Collection[int]) -> None:
 
 
 def in_form_words(message: str) -> str:
-    """Return the message with the form's titles in the place of options of the command line."""
+    """Return the message with the form's titles in the place of options of the command line; a
+    whole command stays as people have to type it.
+    """
+    parts = _COMMAND.split(message)
+    parts[::2] = map(_with_titles, parts[::2])
+    return "".join(parts)
+
+
+def _with_titles(message: str) -> str:
     message = _EXAMPLE.sub(lambda found: f' in the field "{_TITLES[found[1]]}", like ', message)
     return _NAMED.sub(lambda found: f'"{_TITLES[found[0]]}"', message)
 
