@@ -8,7 +8,6 @@ import pytest
 
 from counterpoise.cli import repeating
 from counterpoise.ledger import Ledger
-from counterpoise.model.acl import REASSIGN
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -289,19 +288,6 @@ def test_an_emergency_stop_says_what_the_cluster_does_not_let_cancel(
     assert "4 partitions are still in flight, throttled as before: orders-" in stopped.out
     assert "nothing of the plan is in flight" not in stopped.out
     assert kafka.list_reassignments() and own_configs(kafka)
-
-
-def test_what_the_operator_may_not_do_is_learnt_before_the_yes(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    path = planned(shell)
-    kafka.denied = {REASSIGN: "not authorized"}
-    refused = shell.type("preflight", path)
-    assert refused.code == 1 and "not authorized" in refused.out
-    typed = shell.type("approve", path, *YES)
-    assert typed.code == 1 and "nothing was approved" in typed.err
-    assert json.loads(shell.type("status", "--json").out) == []
-    assert shell.type("approve", path, *YES, "--no-preflight").code == 0
 
 
 def test_another_balancer_is_named_before_the_yes(

@@ -41,20 +41,6 @@ def planned(shell: CommandLine, brokers: str = "3", name: str = "plan.json") -> 
     return path
 
 
-def test_the_requester_does_not_approve_and_another_person_does(shell: CommandLine) -> None:
-    configure(shell, TWO)
-    path = planned(shell)
-    alone = shell.type("approve", path, *YES, user="alice")
-    assert alone.code == 1
-    assert "alice (system user) requested this plan, so another system user has to" in alone.err
-    assert json.loads(shell.type("status", "--json").out) == []
-    assert shell.type("propose", path, user="alice").code == 0
-    assert shell.type("approve", path, *YES, user="alice").code == 1
-    approved = shell.type("approve", path, *YES, user="bob")
-    assert approved.code == 0
-    assert "approved by bob (system user) at" in approved.out
-
-
 def test_one_person_alone_needs_no_configuration(shell: CommandLine) -> None:
     configure(shell, "")
     path = planned(shell)

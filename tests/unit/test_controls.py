@@ -357,15 +357,3 @@ def test_a_ledger_that_comes_back_is_waited_for(
     assert typed.code == 0
     assert "did not answer" in typed.out and "trying again" in typed.out
     assert typed.out.splitlines()[-1] == f"run {run_id} is done"
-
-
-def test_break_glass_opens_no_ledger(shell: CommandLine) -> None:
-    path, _ = approved(shell)
-    shell.environment["COUNTERPOISE_LEDGER"] = "sqlite:////nowhere/at/all.db"
-    typed = shell.type("stop", "--from-plan", path, "--cluster", "other")
-    assert typed.code == 2
-    assert "cluster 'other' is not in" in typed.err
-    for where in (("--cluster", "demo"), ("--bootstrap", "127.0.0.1:1")):
-        typed = shell.type("stop", "--from-plan", path, *where)
-        assert typed.code == 3
-        assert "no bootstrap address answered" in typed.err

@@ -286,21 +286,3 @@ def test_brokers_that_are_kept_empty_are_shown_and_released_from_its_page(pages:
     with pages.browser("oscar") as browser:
         ledger = browser.get("/ledger").text
     assert "broker 8: new disks" in ledger and "broker 7: run demo-7 emptied it" in ledger
-
-
-def test_nobody_else_freezes_and_everybody_is_told_who_may(pages: Pages) -> None:
-    path = "/clusters/demo/requests/freeze"
-    typed = {"until": "8h", "reason": "x"}
-    with pages.browser("oscar") as oscar:
-        token = token_on(oscar.get(path).text)
-        for form_token in ("", "x.y.z"):
-            assert oscar.post(path, data={"form_token": form_token, **typed}).status_code == 403
-        assert oscar.get("/clusters/demo/requests/cancel").status_code == 404
-        assert oscar.get("/clusters/shut/requests/freeze").status_code == 403
-    with pages.browser("victor") as victor, pages.browser("oscar", may_change=False) as reader:
-        for browser in (victor, reader):
-            assert "/requests/" not in browser.get("/clusters/demo").text
-            form = browser.get(path)
-            assert form.status_code == 403 and "oscar" in form.text and "<form" not in form.text
-            assert browser.post(path, data={"form_token": token, **typed}).status_code == 403
-    assert not requests_of(pages)

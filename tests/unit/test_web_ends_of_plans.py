@@ -18,10 +18,9 @@ from tests.support.ledger_view import add_event
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 from tests.support.runs import SimulatedRun
-from tests.support.web import browser, environment_in, run_with_its_plan, token_on, words_on
+from tests.support.web import browser, environment_in, run_with_its_plan, words_on
 from tests.unit.test_web_plans import (
     approvals_of,
-    fingerprint_on,
     new_plan,
     propose,
     send,
@@ -94,13 +93,6 @@ def test_a_plan_that_its_checks_refused_says_so_and_offers_no_yes(
         assert "Waiting for you" in page and has_approve_button(page)
 
 
-@pytest.mark.parametrize("user", ["alice", "rita"])
-def test_a_no_is_recorded_at_once(environment: dict[str, str], run_id: str, user: str) -> None:
-    with browser(environment, user) as client:
-        assert send(client, run_id, answer="reject", reason="its Dag run failed").status_code == 303
-    assert state_of(environment, run_id) == (RunState.REJECTED, "its Dag run failed")
-
-
 @pytest.mark.parametrize("user", ["alice", "oscar", "rita"])
 def test_a_run_that_is_approved_and_has_not_started_is_rejected_on_the_page(
     environment: dict[str, str], run_id: str, user: str
@@ -112,22 +104,6 @@ def test_a_run_that_is_approved_and_has_not_started_is_rejected_on_the_page(
         assert 'value="reject"' in page and not has_approve_button(page)
         assert send(client, run_id, answer="reject", reason="not tonight").status_code == 303
     assert state_of(environment, run_id) == (RunState.REJECTED, "not tonight")
-
-
-def test_who_may_neither_approve_nor_operate_rejects_nothing(
-    environment: dict[str, str], run_id: str
-) -> None:
-    approve(environment, run_id)
-    with browser(environment, "alice") as alice:
-        form = alice.get(f"/runs/{run_id}").text
-    with browser(environment, "mallory") as mallory:
-        page = mallory.get(f"/runs/{run_id}").text
-        assert 'name="answer"' not in page and "oscar" in page
-        fields = {"plan": fingerprint_on(form), "answer": "reject", "reason": "x"}
-        token = token_on(form)
-        refused = mallory.post(f"/runs/{run_id}/answer", data=fields | {"form_token": token})
-    assert refused.status_code == 403
-    assert state_of(environment, run_id)[0] is RunState.APPROVED
 
 
 def test_a_run_that_waits_for_its_second_yes_says_for_whose(

@@ -288,22 +288,3 @@ def test_what_became_of_a_snapshot_is_shown(
         page = client.get("/clusters/demo/started/kafka_snapshot?dag_run_id=manual__1")
     assert words in page.text
     assert ("Refresh" in page.headers) == (state == "running")
-
-
-def test_nobody_else_starts_anything_and_everybody_is_told_who_may(pages: Pages) -> None:
-    paths = (PLAN, "/clusters/demo/start/snapshot")
-    with starting(pages) as (client, started):
-        token = token_on(client.get(PLAN).text)
-        for path in paths:
-            assert client.post(path, data={"form_token": "x.y.z"}).status_code == 403
-    for user, may_change in (("victor", True), ("alice", False)):
-        with starting(pages, user, may_change=may_change) as (client, started_by_other):
-            form = client.get(PLAN)
-            assert form.status_code == 403 and "alice" in form.text
-            assert "<form" not in form.text
-            for path in paths:
-                data = {"form_token": token, "do": "start", "goal": "leaders", "reason": "x"}
-                assert client.post(path, data=data).status_code == 403
-            assert "Make a plan" not in client.get("/clusters/demo").text
-            assert not started_by_other
-    assert not started

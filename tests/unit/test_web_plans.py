@@ -219,23 +219,6 @@ def test_plans_and_files_are_shown_to_whom_the_cluster_is(
     assert answer.status_code == 403
 
 
-def test_a_good_answer_is_recorded_at_once(environment: dict[str, str], run_id: str) -> None:
-    with browser(environment, "alice") as alice:
-        typed = {"answer": "approve", "rate": "20MB/s", "reason": " broker 4 joined "}
-        for _ in range(2):  # a double click
-            sent = send(alice, run_id, **typed)
-            assert sent.status_code == 303
-            assert sent.headers["location"].endswith(f"/runs/{run_id}")
-        page = alice.get(sent.headers["location"]).text
-        assert "Approved, and not started yet." in words_on(page)
-        assert "broker 4 joined" in alice_tab(environment, run_id, "timeline")
-    with open_installation(environment=environment) as installation:
-        (yes,) = installation.ledger.approvals_of(run_id)
-        assert installation.ledger.run(run_id).state is RunState.APPROVED
-    assert (yes.decision, yes.by) == (Decision.GRANTED, "airflow:alice")
-    assert (yes.rate_bytes_per_second, yes.reason) == (20_000_000, "broker 4 joined")
-
-
 def test_a_store_without_the_plan_is_told_with_what_the_ledger_knows(
     environment: dict[str, str], run_id: str
 ) -> None:
@@ -389,25 +372,6 @@ def test_somebody_else_is_told_who_may(environment: dict[str, str], run_id: str)
     assert approvals_of(environment, run_id) == ()
 
 
-def test_a_second_yes_comes_from_another_person(environment: dict[str, str]) -> None:
-    before = cluster("orders-0: 1 2 3", racks="1=a 2=b 3=c")
-    plan = plan_by_hand(
-        before,
-        Goal.REPLICATION_FACTOR,
-        move("orders-0", "1 2 3", "1 2"),
-        replication_factor=2,
-    )
-    run_id = propose(environment, plan)
-    approve(environment, run_id, plan)
-    with browser(environment, "alice") as alice:
-        page = alice.get(f"/runs/{run_id}").text
-        assert "1 more has to approve it." in words_on(page)
-        assert "alice approved this plan, so another" in page
-    with browser(environment, "bob") as bob:
-        assert send(bob, run_id, answer="approve", rate="20MB/s", reason="x").status_code == 303
-    assert [yes.by for yes in approvals_of(environment, run_id)] == ["airflow:alice", "airflow:bob"]
-
-
 def approve(environment: dict[str, str], run_id: str, plan: RebalancePlan) -> None:
     with open_installation(environment=environment) as installation:
         now = installation.clock()
@@ -447,17 +411,6 @@ def test_a_plan_that_is_superseded_while_somebody_reads_it_cannot_be_approved(
         assert stale.status_code == 409 and "another plan" in stale.text
 
 
-def test_a_plan_of_the_command_line_is_answered_here(environment: dict[str, str]) -> None:
-    run_id = propose(environment, new_plan(), dag_run_id=None)
-    with browser(environment, "alice") as alice:
-        assert 'value="approve"' in alice.get(f"/runs/{run_id}").text
-        assert send(alice, run_id, answer="approve", rate="20MB/s", reason="x").status_code == 303
-        assert send(alice, run_id, answer="reject", reason="not now").status_code == 303
-    yes, no = approvals_of(environment, run_id)
-    assert (yes.decision, yes.person.shown) == (Decision.GRANTED, "alice")
-    assert (no.decision, no.person.shown, no.reason) == (Decision.REJECTED, "alice", "not now")
-
-
 def test_nothing_but_a_form_that_is_sent_answers(environment: dict[str, str], run_id: str) -> None:
     query = "answer=approve&rate=20MB/s&reason=x"
     with browser(environment, "alice") as alice:
@@ -466,12 +419,4 @@ def test_nothing_but_a_form_that_is_sent_answers(environment: dict[str, str], ru
             alice.request(method, f"/runs/{run_id}/answer?{query}&form_token={token}")
             alice.request(method, f"/runs/{run_id}?{query}&form_token={token}")
         assert alice.post(f"/runs/{run_id}/answer?{query}&form_token={token}").status_code == 403
-    assert approvals_of(environment, run_id) == ()
-
-
-def test_a_plan_is_approved_once_it_was_checked(environment: dict[str, str]) -> None:
-    run_id = propose(environment, new_plan(), is_validated=False)
-    with browser(environment, "alice") as alice:
-        early = send(alice, run_id, answer="approve", rate="20MB/s", reason="x")
-    assert early.status_code == 409 and "have not been checked yet" in early.text
     assert approvals_of(environment, run_id) == ()

@@ -286,14 +286,6 @@ def test_page_and_command_line_write_the_same_row(
     assert of_command.person == who()
 
 
-def test_a_pause_is_carried_out_and_can_be_ended(oscar: TestClient, moving: SimulatedRun) -> None:
-    assert post(oscar, moving, "pause", reason="month end").status_code == 303
-    page = oscar.get(f"/runs/{moving.run_id}").text
-    assert "oscar asked for a pause: month end" in words_on(page) and "Resume" in page
-    assert post(oscar, moving, "resume", reason="over").status_code == 303
-    assert [request.control for request in requests_of(moving)] == ["pause", "resume"]
-
-
 def test_a_freeze_and_its_end(oscar: TestClient, moving: SimulatedRun) -> None:
     assert post(oscar, moving, "freeze", until="8h", reason="release").status_code == 303
     assert "frozen until" in oscar.get(f"/runs/{moving.run_id}").text
@@ -342,40 +334,6 @@ def test_a_run_that_ended_meanwhile_is_told_on_the_form(
     assert answer.status_code == 409
     assert "it has ended" in answer.text and "kept words" in answer.text
     assert rows(moving) == before
-
-
-def test_a_viewer_sees_no_buttons_and_gets_403(
-    environment: dict[str, str], moving: SimulatedRun
-) -> None:
-    with browser(environment, "victor") as victor, browser(environment, "oscar") as oscar:
-        page = victor.get(f"/runs/{moving.run_id}").text
-        assert "may not operate here; the policy names oscar" in words_on(page)
-        assert "/requests/" not in page and 'method="post"' not in page
-        token = token_on(oscar.get(f"/runs/{moving.run_id}").text)
-        for form_token in ("", token):
-            answer = victor.post(
-                f"/runs/{moving.run_id}/requests/pause",
-                data={"form_token": form_token, "reason": "x"},
-            )
-            assert answer.status_code == 403
-    assert not requests_of(moving)
-
-
-def test_an_account_that_airflow_lets_only_read_requests_nothing(
-    environment: dict[str, str], moving: SimulatedRun
-) -> None:
-    Path(environment["COUNTERPOISE_CONFIG"]).write_text("clusters: {picture: {connection: x}}\n")
-    path = f"/runs/{moving.run_id}/requests/pause"
-    with (
-        browser(environment, "victor") as may,
-        browser(environment, "victor", may_change=False) as no,
-    ):
-        page = no.get(f"/runs/{moving.run_id}").text
-        assert "everybody whom Airflow lets change runs" in page and "/requests/" not in page
-        token = token_on(may.get(f"/runs/{moving.run_id}").text)
-        answer = no.post(path, data={"form_token": token, "reason": "x"})
-    assert answer.status_code == 403 and "and not change them" in answer.text
-    assert not requests_of(moving)
 
 
 def test_a_token_of_another_account_or_none_requests_nothing(

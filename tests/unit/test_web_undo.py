@@ -27,7 +27,6 @@ from tests.support.web import (
     token_on,
     words_on,
 )
-from tests.unit.test_web_acts import token_of
 
 NAMED = "{access: {view: [oscar, victor], propose: [oscar]}}"
 
@@ -157,25 +156,6 @@ def test_where_nothing_moved_or_a_run_is_under_way_nothing_is_undone(
             assert refused.status_code == 409 and words in words_on(refused.text)
             simulated.until_moving(simulated.driver())
     assert not started
-
-
-def test_nobody_else_undoes_and_everybody_is_told_who_may(
-    environment: dict[str, str], simulated: SimulatedRun
-) -> None:
-    assert simulated.go() is RunState.DONE
-    path = f"/runs/{simulated.run_id}/undo"
-    with starting(environment, "oscar") as (oscar, started):
-        token = token_on(oscar.get(f"/runs/{simulated.run_id}").text)
-        forged = oscar.post(path, data={"form_token": "x.y.z", "reason": "x"})
-        assert forged.status_code == 403
-    with starting(environment, "victor") as (victor, started_by_victor):
-        assert f'action="{path}"' not in victor.get(f"/runs/{simulated.run_id}").text
-        answer = victor.post(path, data={"form_token": token, "reason": "x"})
-        assert answer.status_code == 403
-        with_own_token = {"form_token": token_of("victor"), "reason": "x"}
-        answer = victor.post(path, data=with_own_token)
-        assert answer.status_code == 403 and "the policy names oscar" in answer.text
-    assert not started and not started_by_victor
 
 
 @pytest.mark.parametrize(
