@@ -29,9 +29,18 @@ NEVER: Final = float("inf")
 class Part(Protocol):
     """What an actor does."""
 
-    first: str
-    is_process: bool  # may be killed and frozen
-    is_free: bool  # acts whenever it wants, and not only after its wait has ended
+    @property
+    def first(self) -> str: ...
+
+    @property
+    def is_process(self) -> bool:
+        """Whether it may be killed and frozen."""
+        ...
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it acts whenever it wants, and not only after its wait has ended."""
+        ...
 
     def act(self, part: str, installation: "Installation", stage: "Stage") -> tuple[str, float]:
         """Do one part; return the name of the next, and the seconds until then."""

@@ -35,7 +35,7 @@ WHAT_OTHERS_CHANGE: Final = (REASSIGNMENTS, *map(str, ConfigResourceType))
 _OWN_MODULES: Final = ("counterpoise.ledger", "contextlib", "tests.exploration")
 
 
-class Process(greenlet.greenlet):
+class Process(greenlet.greenlet):  # type: ignore[misc]
     """The greenlet in which an actor acts."""
 
     def __init__(self, actor: "Actor", run: Callable[[], Any]) -> None:

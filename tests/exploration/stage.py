@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
@@ -43,6 +43,9 @@ from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.installations import installation_over
 from tests.support.ledger_view import TABLES_OF_DECISIONS, LedgerView, set_database_clock
 from tests.support.runs import START
+
+if TYPE_CHECKING:
+    from tests.exploration.promises import History
 
 _MOMENT: Final = re.compile(r"2026-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00)?|\b1769\d{6}\b")
 _TOKEN: Final = "eeee"
@@ -63,7 +66,7 @@ class Stage:
 
     def __init__(self, cluster: SimulatedCluster, clusters: str, folder: Path) -> None:
         self.cluster = cluster
-        self.history: Any = None  # what the promises remember; kept with the world
+        self.history: History  # what the promises remember; a scenario sets it
         self.folder = folder
         self._engine, self.database = _empty_ledger(folder, lambda: self.seconds)
         sa.event.listen(self._engine, "after_cursor_execute", self._note_statement)
@@ -95,7 +98,8 @@ class Stage:
         return START.timestamp() + self.cluster.now
 
     def clock(self) -> datetime:
-        return point("clock", "clock", self._read_clock)
+        moment: datetime = point("clock", "clock", self._read_clock)
+        return moment
 
     def _read_clock(self) -> datetime:
         self.touched.reads.add(TIME)
