@@ -41,7 +41,6 @@ from tests.support.secured_kafka import (
     secured_kafka,
 )
 
-MB = 1_000_000
 SECRETS = (*PASSWORDS.values(), "not-the-one", "PRIVATE KEY-----")
 
 

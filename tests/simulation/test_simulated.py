@@ -19,7 +19,6 @@ from counterpoise.model.kafka import (
     ConfigResourceType,
     ConfigSource,
     ConfigValue,
-    Reassignment,
 )
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.pictures import simulated
@@ -64,48 +63,6 @@ def replicas_of(cluster: SimulatedCluster, key: TopicPartition = ORDERS) -> tupl
     return topic.partitions[key.partition].replicas
 
 
-def leader_of(cluster: SimulatedCluster, key: TopicPartition = ORDERS) -> int | None:
-    (topic,) = cluster.describe_topics([key.topic])
-    return topic.partitions[key.partition].leader
-
-
-def test_a_move_shows_the_union_target_first_and_ends_at_the_target() -> None:
-    cluster = simulated("orders-0: 1 2 3 size=1000000000", racks=RACKS)
-    assert cluster.alter_reassignments({ORDERS: (4, 2, 3)}).accepted == (ORDERS,)
-    assert cluster.list_reassignments() == {
-        ORDERS: Reassignment((4, 2, 3, 1), adding=(4,), removing=(1,))
-    }
-    assert cluster.list_reassignments()[ORDERS].target == (4, 2, 3)
-    cluster.advance(5.0)  # of 10 s at 100 MB/s
-    (log_dir,) = cluster.describe_log_dirs([4])
-    assert log_dir.sizes[ORDERS] == 500_000_000
-    cluster.advance(5.0)
-    assert cluster.list_reassignments() == {}
-    assert (replicas_of(cluster), leader_of(cluster)) == (
-        (4, 2, 3),
-        4,
-    )  # 1 is gone, so the first in line leads
-
-
-def test_a_rate_without_the_list_and_a_list_without_the_rate_slow_nothing() -> None:
-    seconds = {}
-    for name, rate, listed in (
-        ("both", True, True),
-        ("rate only", True, False),
-        ("list only", False, True),
-    ):
-        cluster = simulated("orders-0: 1 2 3 size=100000000", racks=RACKS)
-        if rate:
-            throttle(cluster, 4, FOLLOWER_RATE, 10_000_000)
-        if listed:
-            change(cluster, TOPIC, FOLLOWER_LIST, SET, "0:4")
-        cluster.alter_reassignments({ORDERS: (4, 2, 3)})
-        while cluster.list_reassignments():
-            cluster.advance(1.0)
-        seconds[name] = cluster.now
-    assert seconds == {"both": 10.0, "rate only": 1.0, "list only": 1.0}
-
-
 def test_the_slower_side_sets_the_pace_and_moves_share_a_rate() -> None:
     cluster = simulated(
         "orders-0: 1 2 size=60000000\norders-1: 1 2 size=60000000\norders-2: 2 3 size=60000000",
@@ -124,21 +81,6 @@ def test_the_slower_side_sets_the_pace_and_moves_share_a_rate() -> None:
     cluster.advance(10.0)
     assert set(cluster.list_reassignments()) == set(keys[:2])
     cluster.advance(10.0)
-    assert cluster.list_reassignments() == {}
-
-
-def test_a_rate_of_zero_stops_and_a_rate_below_the_inflow_never_ends() -> None:
-    cluster = simulated("orders-0: 1 2 3 size=1000000 rate=2000000", racks=RACKS)
-    change(cluster, TOPIC, FOLLOWER_LIST, SET, "*")
-    throttle(cluster, 4, FOLLOWER_RATE, 0)
-    cluster.alter_reassignments({ORDERS: (4, 2, 3)})
-    cluster.advance(60.0)
-    assert cluster.describe_log_dirs([4])[0].sizes[ORDERS] == 0
-    throttle(cluster, 4, FOLLOWER_RATE, 1_000_000)
-    cluster.advance(600.0)
-    assert ORDERS in cluster.list_reassignments()
-    throttle(cluster, 4, FOLLOWER_RATE, 50_000_000)
-    cluster.advance(60.0)
     assert cluster.list_reassignments() == {}
 
 
