@@ -1,12 +1,10 @@
 """What somebody removes, or changes, while a run holds the key, is what the run leaves there."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from counterpoise.errors import StepExpiredError
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     LEADER_RATE,
@@ -21,7 +19,7 @@ from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from tests.support.crashes import Countdown, Crash, CrashingProxy
-from tests.support.ledger_view import before_recording_keys, let_step_locks_run_out
+from tests.support.ledger_view import let_step_locks_run_out
 from tests.support.plans import move
 from tests.support.runs import FOUR_BROKERS, SimulatedRun, at_broker, of_topic, own_configs
 
@@ -151,29 +149,3 @@ def test_entries_taken_back_that_a_broker_behind_shows_are_not_the_value_of_befo
 
 
 # -- one gap is one gap
-
-
-def stopped_at(
-    run: SimulatedRun, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
-) -> None:
-    """A step ends after it has seen the gap, before it closes it."""
-
-    def stop() -> None:
-        raise error
-
-    with monkeypatch.context() as patch:
-        before_recording_keys(patch, stop)
-        with suppress(error):
-            run.driver().step()
-    let_step_locks_run_out(run.ledger)
-
-
-@pytest.mark.parametrize("error", [Crash, StepExpiredError])
-def test_a_gap_that_is_seen_twice_before_it_is_closed_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
-) -> None:
-    run = SimulatedRun.make(tmp_path)
-    run.until_moving(run.driver())
-    set_by_somebody(run, at_broker(4), FOLLOWER_RATE, None)
-    stopped_at(run, monkeypatch, error)
-    assert left_at_the_end(run) == {}

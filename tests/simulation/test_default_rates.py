@@ -97,11 +97,6 @@ def test_who_approves_is_told_of_a_lower_default() -> None:
     assert SettingBefore(*defaults[0]).resource.is_broker
 
 
-def test_a_higher_default_is_no_limit() -> None:
-    plan = make_plan(snapshot_with_default("90000000"), PlanRequest(Goal.ADD_BROKERS, (4,)))
-    assert not PlanView.of(plan, asked_rate_bytes_per_second=1_000_000).limit_warning
-
-
 HALF, WHOLE = 500_000, 1_000_000
 
 

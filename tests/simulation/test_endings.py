@@ -228,7 +228,6 @@ SCENARIOS: dict[str, tuple[tuple[tuple[str, Act], ...], set[RunState]]] = {
     "superseded before it started": ((*OPENED, ("open_run", newer_plan)), {RunState.SUPERSEDED}),
     "refused by validation": ((("validate", forbidden),), {RunState.PROPOSED}),
 }
-ENDED_WELL = {RunState.DONE, RunState.CANCELLED, RunState.REJECTED, RunState.SUPERSEDED}
 FAILS = {"trouble", "trouble, then cancelled", "marked as failed", "refused by validation"}
 
 

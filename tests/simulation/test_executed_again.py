@@ -2,7 +2,6 @@
 laptop that slept, a task that was late) copies at the rate of the last yes.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,9 @@ import pytest
 from counterpoise.execution import Driver
 from counterpoise.model.kafka import FOLLOWER_RATE
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from tests.support.pictures import cluster
-from tests.support.plans import move, plan_by_hand
-from tests.support.runs import FOUR_BROKERS, SimulatedRun, at_broker, own_configs
+from tests.support.plans import move
+from tests.support.runs import SimulatedRun, at_broker, own_configs
 
 SIZE = 300_000_000
 PICTURE = f"orders-0: 1 2 3 size={SIZE}\norders-1: 1 2 3 size={SIZE}"
@@ -61,34 +58,3 @@ def test_who_waited_to_start_a_run_does_not_start_it_at_the_rate_of_an_earlier_a
     late.open(seen)
     run.until_moving(late)
     assert rate_at_destination(run) == "100000"
-
-
-def test_two_copies_of_one_execution_go_on_together(run: SimulatedRun) -> None:
-    first, second = run.driver(), run.driver()
-    run.until_moving(first)
-    second.open()
-    run.cluster.advance(second.step() or 0)
-    run.cluster.advance(first.step() or 0)
-    assert run.go(second, max_steps=2_000) is RunState.DONE
-
-
-def test_a_halted_run_that_was_undone_is_simply_executed_again(tmp_path: Path) -> None:
-    picture = "orders-0: 1 2 3 size=3000000\norders-1: 1 2 3 size=3000000"
-    moves = [move(f"orders-{n}", "1 2 3", "4 2 3", size=3_000_000) for n in range(2)]
-    one_at_a_time = MovementPolicy(max_moves_in_flight=1)
-    run = SimulatedRun.of_moves(tmp_path, picture, *moves, limits=one_at_a_time)
-    driver = run.driver()
-    driver.open()
-    while run.placement()["orders-0"][0] != (4, 2, 3):
-        run.cluster.advance(driver.step() or 0)
-    run.halt()
-    assert run.end(run.driver()) is RunState.HALTED
-    moved = cluster(picture.replace("orders-0: 1 2 3", "orders-0: 4 2 3"), racks=FOUR_BROKERS)
-    way_back = move("orders-0", "4 2 3", "1 2 3", size=3_000_000)
-    undo = replace(run)
-    undo.go_on_with(plan_by_hand(moved, Goal.IMPORTED, way_back))
-    assert undo.go() is RunState.DONE
-    run.ledger.record_decision(run.approval())
-    assert run.go() is RunState.DONE
-    assert {replicas for replicas, _ in run.placement().values()} == {(4, 2, 3)}
-    assert own_configs(run.cluster) == {}

@@ -12,8 +12,7 @@ import pytest
 from counterpoise.errors import ConfigurationError, NotPermittedError
 from counterpoise.installation import open_installation
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import ClusterPolicy
-from counterpoise.model.provider import Provider, profile_of
+from counterpoise.model.provider import Provider
 from counterpoise.services import self_check
 from counterpoise.services.emergency_stop import stop_from_plan
 from counterpoise.settings import parse_settings
@@ -60,12 +59,6 @@ def test_an_unknown_provider_is_named_with_its_line() -> None:
     assert "is none of msk, msk-serverless, confluent, strimzi" in str(refused.value)
 
 
-def test_without_a_provider_everything_is_open() -> None:
-    assert ClusterPolicy().provider is None
-    assert profile_of(None).may_execute
-    assert profile_of(None).plan_warnings == ()
-
-
 def test_no_call_on_msk_has_more_than_10_partitions(
     shell: CommandLine, kafka: SimulatedCluster
 ) -> None:
@@ -77,14 +70,6 @@ def test_no_call_on_msk_has_more_than_10_partitions(
     assert executed.code == 0, executed.err
     assert max(sizes_of_calls(kafka)) == 10
     assert own_configs(kafka) == {}
-
-
-def test_elsewhere_one_call_has_them_all(shell: CommandLine, kafka: SimulatedCluster) -> None:
-    shell.configure("simulated:9092")
-    plan = plan_of(shell)
-    assert shell.type("approve", plan, *YES).code == 0
-    assert shell.type("execute", plan).code == 0
-    assert max(sizes_of_calls(kafka)) > 10
 
 
 def test_an_emergency_stop_on_msk_cancels_10_at_once(

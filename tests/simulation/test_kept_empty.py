@@ -199,22 +199,6 @@ def test_the_undo_of_another_run_than_the_one_that_emptied_it_is_refused(
     assert shell.type(*back).code == 0
 
 
-def test_the_undo_of_an_earlier_removal_does_not_fill_what_a_later_one_emptied(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    """Back to an older plan, of a file that was kept."""
-    first, back = drained(shell), shell.folder / "back.json"
-    assert shell.type("undo", first, "--why", "it stays", "--out", back).code == 0
-    executed(shell, back)
-    drained(shell)
-    for words in (("propose", back), ("execute", back)):
-        refused = shell.type(*words)
-        assert refused.code == 1, refused.out
-    assert REFUSED in shell.type("propose", back).err
-    assert held_by(kafka)[4] == (0, 0, 0, 0, 0)
-    assert kept_empty(shell) == [4]
-
-
 def test_a_halted_run_that_is_executed_again_is_refused(
     shell: CommandLine, kafka: SimulatedCluster
 ) -> None:
@@ -237,17 +221,6 @@ def test_a_halted_run_that_is_executed_again_is_refused(
     assert held_by(kafka)[4] == (0, 0, 0, 0, 0)
     assert shell.type(*RELEASE).code == 0
     assert shell.type("execute", addition).code in (0, 1)
-
-
-def test_a_removed_broker_that_comes_back_stays_empty(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    drained(shell)
-    removed = kafka.brokers.pop(4)
-    assert proposed(shell, kafka) is None
-    kafka.brokers[4] = removed
-    assert proposed(shell, kafka) is None
-    assert kept_empty(shell) == [4]
 
 
 def test_the_undo_of_the_removal_brings_everything_back_and_releases_it(
@@ -309,21 +282,3 @@ def test_a_broker_on_which_the_removal_leaves_replicas_is_not_kept_empty(
     assert kept_empty(shell) == []
     drained(shell)
     assert kept_empty(shell) == [4]
-
-
-def test_it_may_be_emptied_once_more_and_its_first_day_counts(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    """Kafka places new topics on a broker that is kept empty."""
-    drained(shell)
-    first = shell.type("status").out
-    kafka.alter_reassignments({TopicPartition("orders", 0): (4, 2)})
-    kafka.advance(3600)
-    _, path = planned(shell, *REMOVE_4, name="again")
-    executed(shell, path)
-    assert held_by(kafka)[4] == (0, 0, 0, 0, 0)
-    assert kept_empty(shell) == [4]
-    (line,) = (line for line in first.splitlines() if "kept empty" in line)
-    assert line in shell.type("status").out
-    assert shell.type(*RELEASE).code == 0
-    assert kept_empty(shell) == []

@@ -77,14 +77,6 @@ def just_submitted(folder: Path, *, topics: bool = True) -> tuple[SimulatedRun, 
         run.cluster.advance(0.05)
 
 
-def cancel_at_once(run: SimulatedRun) -> None:
-    run.ask(Control.CANCEL)
-    with pytest.raises(HaltedError):
-        run.driver().step()
-    run.driver().settle_step()
-    assert not run.cluster.list_reassignments(), "it is cancelled"
-
-
 def is_throttled(run: SimulatedRun) -> bool:
     listed = own_configs(run.cluster).get(of_topic("orders"), {}).get(FOLLOWER_REPLICAS, "")
     moving = run.cluster.list_reassignments()

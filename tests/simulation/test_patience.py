@@ -275,38 +275,6 @@ def observe_for(run: SimulatedRun, seconds: float, *, every: float = 20.0) -> No
     run.repeat_for(run.driver().step, seconds, every=every)
 
 
-def restart_with_log_recovery(run: SimulatedRun, broker_id: int) -> None:
-    """A broker is down for 4 min, and its replica of orders-0 catches up for 6 min."""
-    partition = run.cluster.partitions[ORDERS_0]
-    others = set(partition.replicas) - set(partition.adding) - {broker_id}
-    partition.isr = (partition.isr & set(partition.adding)) | others
-    partition.leader = min(others)
-    run.cluster.kill_broker(broker_id)
-    observe_for(run, 240)
-    run.cluster.restart_broker(broker_id)
-    partition.isr.discard(broker_id)
-    partition.copied[broker_id] = 0.0
-    full_speed = run.cluster.full_speed_bytes_per_second
-    run.cluster.full_speed_bytes_per_second = 1.0
-    observe_for(run, 360)
-    run.cluster.full_speed_bytes_per_second = full_speed
-    partition.copied.pop(broker_id, None)
-    partition.isr.add(broker_id)
-
-
-def test_brokers_that_restart_one_after_another_have_a_patience_each_before_the_first_batch(
-    tmp_path: Path,
-) -> None:
-    copy = move("orders-0", "1 2 3", "4 2 3", size=9_000_000)
-    run = made_by_hand(tmp_path, "orders-0: 1 2 3 size=9000000", copy)
-    run.driver().open()
-    for broker_id in (3, 2, 3, 2):
-        restart_with_log_recovery(run, broker_id)
-        assert run.placement()["orders-0"][0] == (1, 2, 3), "no step saw all of them in sync"
-    run.repeat(run.driver().step)
-    assert run.end(run.driver()) is RunState.DONE
-
-
 def test_partitions_outside_the_plan_that_are_offline_one_after_another_have_a_patience_each(
     tmp_path: Path,
 ) -> None:
@@ -449,19 +417,6 @@ def test_a_broker_that_is_still_dead_afterwards_has_its_whole_patience(tmp_path:
     observe_for(run, 14 * 60)
     with pytest.raises(HaltedError, match="broker 4 is dead, for"):
         observe_for(run, 5 * 60)
-
-
-def test_a_rolling_upgrade_is_waited_for_once_whatever_the_windows_are(tmp_path: Path) -> None:
-    """It lasts while the window is closed, or no number of nights would be the end."""
-    an_hour_in_two = MaintenanceWindow("0 */2 * * *", timedelta(hours=1))
-    limits = MovementPolicy(windows=(an_hour_in_two,), hold_patience=timedelta(hours=5))
-    run = SimulatedRun.make(tmp_path, limits=limits)
-    driver = run.driver()
-    driver.open()
-    run.cluster.versions[3] = BrokerVersion("newer", 30)
-    with pytest.raises(HaltedError, match="speak different versions, for 5 h"):
-        while run.cluster.now < 7 * 3600:
-            run.cluster.advance(max(driver.step() or 0, 50.0))
 
 
 # -- changes without an effect

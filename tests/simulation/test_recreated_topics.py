@@ -11,10 +11,6 @@ import pytest
 
 from counterpoise.errors import HaltedError
 from counterpoise.model.control import Control
-from counterpoise.model.kafka import (
-    FOLLOWER_REPLICAS,
-    LEADER_REPLICAS,
-)
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from tests.simulated_kafka.cluster import SimulatedCluster
@@ -25,16 +21,8 @@ from tests.support.runs import (
     FOUR_BROKERS,
     SKEWED,
     SimulatedRun,
-    of_topic,
     own_configs,
 )
-
-ORDERS = of_topic("orders")
-THEIRS = {
-    LEADER_REPLICAS: ",".join(f"{p}:{b}" for p in range(8) for b in (1, 2, 3)),
-    FOLLOWER_REPLICAS: ",".join(f"{p}:4" for p in range(8)),
-}
-
 
 # -- calls that a frozen broker holds until the topic is made again
 

@@ -19,7 +19,6 @@ from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.ledger_view import restore_pending_keys
 from tests.support.pictures import simulated
-from tests.support.plans import move
 from tests.support.runs import (
     FOUR_BROKERS,
     SKEWED,
@@ -28,35 +27,6 @@ from tests.support.runs import (
     own_configs,
     times_submitted,
 )
-
-
-def test_metadata_that_is_a_second_behind_does_not_use_up_all_attempts_to_elect(
-    tmp_path: Path,
-) -> None:
-    picture = "orders-0: 1 2 3 @2 size=1000"
-    moved = move("orders-0", "1 2 3", "1 2 3", leader=2)
-    run = SimulatedRun.of_moves(tmp_path, picture, moved, goal=Goal.LEADERS)
-    before = run.cluster.describe_topics()
-    run.driver().open()
-    began = run.cluster.now
-    while (wait := run.driver().step()) is not None:
-        run.cluster.advance(wait + 0.05)  # an observation takes 50 ms
-        run.cluster.stale_topic_reads = [before] if run.cluster.now - began < 1.0 else []
-    assert run.end(run.driver()) is RunState.DONE, run.run.reason
-
-
-def test_leaders_of_before_do_not_halt_a_run_that_has_elected_them(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-    driver = run.driver()
-    driver.open()
-    described = [run.cluster.describe_topics()]
-    while (wait := driver.step()) is not None:
-        described.append(run.cluster.describe_topics())
-        run.cluster.advance(wait)
-    before_elections = [topics for topics in described if topics != described[-1]][-1]
-    run.cluster.stale_topic_reads = [before_elections] * 3
-    assert run.end(driver) is RunState.DONE, run.run.reason
-    assert not run.cluster.stale_topic_reads
 
 
 def test_replicas_of_before_do_not_halt_a_run_that_has_moved_them(tmp_path: Path) -> None:

@@ -52,15 +52,6 @@ def flap(run: SimulatedRun, driver: Driver, *, out: float, back: float, until: f
         go_on(run, driver, back)
 
 
-def stay_behind(run: SimulatedRun, *broker_ids: int) -> None:
-    """These followers of the partition outside the plan fall behind, and stay behind."""
-    partition = run.cluster.partitions[OTHER]
-    partition.size_bytes = 1e12
-    for broker_id in broker_ids:
-        partition.isr.discard(broker_id)
-        partition.copied[broker_id] = 0.0
-
-
 # -- a rate that was asked for
 
 
@@ -89,25 +80,6 @@ def test_a_lowered_run_is_as_fast_as_asked_one_calm_time_after_one_step_of_the_b
     assert rate_set(run) == MB
     restore_isr(run)
     go_on(run, driver, 180)  # calm_after is 2 min
-    assert rate_set(run) == 2 * MB
-
-
-def test_a_run_that_is_lowered_at_the_lowest_rate_is_as_fast_as_asked_one_calm_time_later(
-    tmp_path: Path,
-) -> None:
-    """Five steps from 20 MB/s are one from 2 MB/s; raised meanwhile, it is as slow as before."""
-    run, driver = copying_for_long(tmp_path, 20 * MB)
-    lose_isr(run)
-    go_on(run, driver, 200)
-    assert rate_set(run) == MB
-    run.ask(Control.RATE, rate_bytes_per_second=2 * MB)
-    go_on(run, driver, 60)
-    run.ask(Control.RATE, rate_bytes_per_second=20 * MB)
-    go_on(run, driver, 60)
-    assert rate_set(run) == MB
-    run.ask(Control.RATE, rate_bytes_per_second=2 * MB)
-    restore_isr(run)
-    go_on(run, driver, 180)
     assert rate_set(run) == 2 * MB
 
 
@@ -146,44 +118,6 @@ def test_a_partition_that_was_out_of_sync_at_the_start_slows_a_run_when_it_is_lo
     restore_isr(run)
     go_on(run, driver, 10)
     lose_isr(run)
-    go_on(run, driver, 40)
-    assert rate_set(run) == 10 * MB
-
-
-def test_a_replica_that_was_in_sync_slows_a_run_when_it_is_lost_beside_one_that_never_was(
-    tmp_path: Path,
-) -> None:
-    """Two replicas of a partition lag when the run begins. One of them stays behind for days."""
-    run, driver = copying_for_long(
-        tmp_path, 20 * MB, begins_with=lambda run: stay_behind(run, 2, 3)
-    )
-    go_on(run, driver, 120)
-    assert rate_set(run) == 20 * MB
-    restore_isr(run)
-    go_on(run, driver, 10)
-    stay_behind(run, 3)
-    go_on(run, driver, 40)
-    assert rate_set(run) == 10 * MB
-
-
-def test_a_replica_of_a_broker_that_was_dead_at_the_start_slows_a_run_once_it_was_in_sync(
-    tmp_path: Path,
-) -> None:
-    """It is lost after its broker came back, beside a replica that has lagged since the start."""
-    racks, picture = "1=a 2=b 3=c 4=d 5=a", PICTURE + "\nother-0: 1 2 5 size=1000"
-    run = SimulatedRun.make(tmp_path, picture, racks=racks, request=REQUEST)
-    run.rate = 20 * MB
-    run.ledger.record_decision(run.approval())
-    run.cluster.kill_broker(5)
-    stay_behind(run, 2)
-    driver = run.driver()
-    run.until_moving(driver)
-    go_on(run, driver, 60)
-    run.cluster.restart_broker(5)
-    run.cluster.partitions[OTHER].isr.add(5)
-    go_on(run, driver, 60)
-    assert rate_set(run) == 20 * MB
-    stay_behind(run, 5)
     go_on(run, driver, 40)
     assert rate_set(run) == 10 * MB
 

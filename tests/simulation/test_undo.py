@@ -118,27 +118,6 @@ def test_undo_leaves_and_names_what_somebody_has_moved_on_since(
     assert typed.code == 0
 
 
-def test_undo_leaves_an_order_of_replicas_that_somebody_has_set_since(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
-    move_by_hand(kafka, SECOND, 2, 3)
-    _, back = undone(shell, path)
-    assert back == {0: [1, 2]}
-
-
-def test_undo_is_refused_where_somebody_has_moved_everything_since(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    path = executed(shell, imported(shell, "a", {0: (3, 2)}))
-    move_by_hand(kafka, FIRST, 3, 4)
-    typed, back = undone(shell, path)
-    assert (typed.code, back) == (1, {})
-    assert "is left to undo: orders-0 has been moved again since. Make a new plan" in " ".join(
-        typed.err.split()
-    )
-
-
 def test_undo_leaves_what_somebody_redirected_before_it_arrived(
     shell: CommandLine, kafka: SimulatedCluster
 ) -> None:
@@ -213,14 +192,6 @@ def test_a_plan_that_was_cancelled_and_undone_runs_again_and_is_undone_again(
 # -- what another run has moved since
 
 
-def test_undo_leaves_and_names_what_a_later_run_has_moved_on(shell: CommandLine) -> None:
-    first = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
-    executed(shell, imported(shell, "b", {0: (3, 4)}))
-    typed, back = undone(shell, first)
-    assert (typed.code, back) == (0, {1: [1, 2]})
-    assert "has been moved again since" in " ".join(typed.out.split())
-
-
 def test_a_run_can_be_undone_once_the_later_one_is(shell: CommandLine) -> None:
     first = executed(shell, imported(shell, "a", {0: (3, 2)}))
     second = executed(shell, imported(shell, "b", {0: (3, 4)}))
@@ -229,38 +200,6 @@ def test_a_run_can_be_undone_once_the_later_one_is(shell: CommandLine) -> None:
     assert undone(shell, second)[1] == {0: [3, 2]}
     executed(shell, shell.folder / "back.json")
     typed, back = undone(shell, first)
-    assert (typed.code, back) == (0, {0: [1, 2]}), typed.err
-
-
-def test_a_run_that_was_executed_again_is_later_than_one_that_was_proposed_after_it(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    """A halts, B moves the partition to a step of A, and A is executed again."""
-    first = interrupted(shell, kafka, imported(shell, "a", {0: (3, 4)}))
-    policy = "{approval: {expires_after: 1h}, movement: {on_halt: cancel}}"
-    shell.configure("simulated:9092", extra=f"    policy: {policy}\n")
-    assert shell.type("settle", first).code == 0
-    assert kafka.partitions[FIRST].replicas == (1, 2)
-    second = executed(shell, imported(shell, "b", {0: (1, 4)}))
-    ran = shell.type("execute", first)
-    assert ran.code == 0, ran.out + ran.err
-    assert kafka.partitions[FIRST].replicas == (3, 4)
-    refused, _ = undone(shell, second)
-    assert refused.code == 1 and "moved again since" in " ".join(refused.err.split())
-    assert undone(shell, first)[1] == {0: [1, 2]}
-
-
-def test_undo_of_a_run_goes_on_after_a_later_run_was_cancelled_before_anything_arrived(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    """The later run left everything where it found it, so that undoing it first is no way out."""
-    path = executed(shell, imported(shell, "a", {0: (3, 2)}))
-    later = interrupted(shell, kafka, imported(shell, "b", {0: (4, 2)}))
-    under_way, _ = undone(shell, path)
-    assert under_way.code == 1 and "being reassigned now" in " ".join(under_way.err.split())
-    cancelled(shell, later)
-    assert kafka.partitions[FIRST].replicas == (3, 2)
-    typed, back = undone(shell, path)
     assert (typed.code, back) == (0, {0: [1, 2]}), typed.err
 
 
@@ -279,60 +218,6 @@ def test_undo_can_be_asked_for_again_after_an_undo_was_cancelled_half_way(
     assert (typed.code, back) == (0, {1: [1, 2]}), typed.err
     executed(shell, shell.folder / "back.json")
     assert [kafka.partitions[tp].replicas for tp in (FIRST, SECOND)] == [(1, 2), (1, 2)]
-
-
-def test_a_run_is_undone_once_and_what_somebody_moves_after_that_stays(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
-    move_by_hand(kafka, SECOND, 3, 4)
-    undone(shell, path)
-    executed(shell, shell.folder / "back.json")
-    refused, _ = undone(shell, path)
-    assert refused.code == 1
-    assert "orders-0 is where it was before" in (said := " ".join(refused.err.split()))
-    assert "orders-1 has been moved again since" in said
-    move_by_hand(kafka, FIRST, 3, 2)
-    again = executed(shell, imported(shell, "c", {0: (3, 4)}))
-    later = executed(shell, imported(shell, "d", {0: (1, 4)}))
-    for run in (later, again):
-        undone(shell, run)
-        executed(shell, (shell.folder / "back.json").rename(shell.folder / f"-{run.name}"))
-    refused, _ = undone(shell, again)
-    assert refused.code == 1 and "orders-0 is where it was before" in " ".join(refused.err.split())
-
-
-@pytest.mark.parametrize("is_before", [False, True])
-def test_what_somebody_moved_beside_a_later_run_that_was_cancelled_stays_and_the_others_go_back(
-    shell: CommandLine, kafka: SimulatedCluster, *, is_before: bool
-) -> None:
-    """The later run brought nothing anywhere: that orders-0 is elsewhere is somebody's doing."""
-    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
-    if is_before:
-        move_by_hand(kafka, FIRST, 3, 4)
-    cancelled(shell, interrupted(shell, kafka, imported(shell, "b", {0: (4, 2)})))
-    if not is_before:
-        move_by_hand(kafka, FIRST, 3, 4)
-    typed, back = undone(shell, path)
-    assert (typed.code, back) == (0, {1: [1, 2]}), typed.err
-    shown = " ".join(typed.out.split())
-    assert "orders-0 has been moved again since" in shown
-
-
-def test_a_later_run_that_was_cancelled_between_two_steps_is_undone_first(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    """It was to bring orders-0 to brokers 1 and 4, by way of 3 and 4, where it left it."""
-    path = executed(shell, imported(shell, "a", {0: (3, 2)}))
-    later = interrupted(shell, kafka, imported(shell, "b", {0: (1, 4)}))
-    target = kafka.list_reassignments()[FIRST].target
-    kafka.partitions[FIRST].copied |= dict.fromkeys(target, kafka.partitions[FIRST].size_bytes)
-    kafka.advance(1)
-    cancelled(shell, later)
-    assert kafka.partitions[FIRST].replicas == target == (3, 4)
-    refused, _ = undone(shell, path)
-    assert refused.code == 1 and "moved again since" in " ".join(refused.err.split())
-    assert undone(shell, later)[1] == {0: [3, 2]}
 
 
 # -- what cannot go back now
@@ -354,23 +239,7 @@ def test_undo_takes_back_what_can_go_back_when_one_of_the_old_brokers_is_lost(
     assert undone(shell, path)[1] == {0: [1, 2]}
 
 
-def test_undo_takes_back_the_others_when_one_partition_has_no_leader(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
-    kafka.partitions[FIRST].isr.clear()
-    kafka.partitions[FIRST].leader = None
-    typed, back = undone(shell, path)
-    assert (typed.code, back) == (0, {1: [1, 2]}), typed.err
-    assert "orders-0 cannot go back now (no leader to copy from)" in " ".join(typed.out.split())
-
-
 # -- when old rows of the ledger are deleted
-
-
-def run_ids(shell: CommandLine) -> list[str]:
-    """Return the ids of the runs, oldest first."""
-    return [run["run_id"] for run in json.loads(shell.type("status", "--json").out)][::-1]
 
 
 def test_undo_of_a_run_whose_rows_are_deleted_says_so_also_where_somebody_has_answered_since(

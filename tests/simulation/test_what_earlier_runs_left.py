@@ -10,7 +10,6 @@ import pytest
 
 from counterpoise.errors import (
     HaltedError,
-    NotApprovedError,
     StalePlanError,
     UnknownOutcomeError,
 )
@@ -37,7 +36,6 @@ from tests.support.ledger_view import (
     blame_trouble,
     change_state,
     change_was_not_answered,
-    let_step_locks_run_out,
     set_database_clock,
     submit_was_not_answered,
 )
@@ -331,54 +329,6 @@ def test_what_an_earlier_run_left_is_not_told_as_somebody_elses_change(
     assert not view_of(installation).left_as_others_set_them(later["run_id"])
     watch.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
-
-
-def test_a_move_of_a_rejected_run_that_comes_late_is_cancelled(
-    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(time, "sleep", kafka.advance)
-    run = halted_while_moving(installation, kafka)
-    reject(installation, run)
-    move = late_move(installation, kafka, run)
-    partition = move.topic_partition
-    report = watch.watch_throttles(installation, "demo", print)
-    assert report.late_moves == (f"{partition} (run {run['run_id']})",)
-    assert not kafka.list_reassignments()
-    assert kafka.partitions[partition].replicas == move.replicas_before
-    assert own_configs(kafka) == {}
-    with pytest.raises(NotApprovedError, match="rejected by alice"):
-        execution.open_run(installation, *run_of(run))
-
-
-def until_nothing_moves(kafka: SimulatedCluster) -> None:
-    while kafka.list_reassignments():
-        kafka.advance(60)
-
-
-def set_by_somebody_else(kafka: SimulatedCluster) -> None:
-    kafka.alter_configs([ConfigChange(at_broker(3), FOLLOWER_RATE, ConfigOperation.SET, "777777")])
-
-
-def test_a_watch_that_was_stopped_before_its_call_leaves_what_somebody_set_meanwhile(
-    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = halted_while_moving(installation, kafka)
-    rate = rate_of_a_dead_call(installation, run)
-    change_late(kafka, [rate], ConfigOperation.SET)
-    read = kafka.describe_configs
-
-    def read_and_stop(*args: Any, **more: Any) -> Any:
-        patch.undo()
-        found = read(*args, **more)
-        let_step_locks_run_out(installation.ledger)
-        set_by_somebody_else(kafka)
-        return found
-
-    with monkeypatch.context() as patch:
-        patch.setattr(kafka, "describe_configs", read_and_stop)
-        watch.watch_throttles(installation, "demo", print)
-    watch.watch_throttles(installation, "demo", print)
-    assert own_configs(kafka) == {at_broker(3): {FOLLOWER_RATE: "777777"}}
 
 
 def test_a_restore_that_is_refused_each_time_is_recorded_once(
