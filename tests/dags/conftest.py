@@ -110,3 +110,24 @@ def dead_cluster(
         return admin
 
     monkeypatch.setattr(counterpoise.installation, "connect_by_discovery", connect_unless_dead)
+
+
+@pytest.fixture
+def kafka_rebalance(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The Dag, whose runs are for the cluster `demo` and do not wait between steps."""
+    from airflow.dag_processing.dagbag import DagBag
+    from airflow.models import dagrun
+
+    dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"]
+    for task_id in ("execute", "settle"):
+        dag.get_task(task_id).min_wait_seconds = 0.0
+    create = dagrun.get_or_create_dagrun
+
+    def create_with_key(**arguments: Any) -> Any:
+        run = create(**arguments)
+        run.partition_key = "demo"
+        arguments["session"].commit()
+        return run
+
+    monkeypatch.setattr(dagrun, "get_or_create_dagrun", create_with_key)
+    return dag

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.app import init_auth_manager
-from airflow.dag_processing.dagbag import DagBag
-from airflow.models import dagrun
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
@@ -32,28 +30,16 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def rebalance(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, kafka_rebalance: Any
 ) -> Callable[[Callable[[Run], None], dict[str, Any]], str]:
     """Runs the Dag for the cluster `demo`, calls `answer` for as long as a task waits for one, and
     gives the state in which it ends.
     """
 
     def run(answer: Callable[[Run], None], conf: dict[str, Any]) -> str:
-        dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"]
-        for task_id in ("execute", "settle"):
-            dag.get_task(task_id).min_wait_seconds = 0.0
-        create = dagrun.get_or_create_dagrun
-
-        def create_with_key(**arguments: Any) -> Any:
-            made = create(**arguments)
-            made.partition_key = "demo"
-            arguments["session"].commit()
-            return made
-
-        monkeypatch.setattr(dagrun, "get_or_create_dagrun", create_with_key)
         init_auth_manager()
         with answered_by(lambda: answer(installation.ledger.runs()[0])):
-            return str(dag.test(run_conf=conf).state)
+            return str(kafka_rebalance.test(run_conf=conf).state)
 
     return run
 

@@ -10,7 +10,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from airflow.providers.standard.operators.hitl import HITLEntryOperator
 from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowSkipException,
@@ -370,18 +369,6 @@ def test_a_halted_run_is_asked_about_once_more(
     assert approve() is None
 
 
-def test_whoever_lost_the_right_to_approve_is_waited_for_no_more(
-    installation: Installation, run: plans.PlannedRun
-) -> None:
-    grant(installation, run, by="alice")
-    config = installation.locations.config
-    config.write_text(config.read_text().replace("[alice, bob]", "[bob]"))
-    assert approve() is not None
-    with open_installation() as later:
-        grant(later, run, by="bob")
-    assert approve() is None
-
-
 # -- what is away
 
 
@@ -436,10 +423,6 @@ def test_without_a_triggerer_that_can_the_task_looks_itself(reason: str) -> None
     with pytest.raises(TaskAwaitingInput) as parked:
         operator.resume_execution("__fail__", {"error": reason}, {})
     assert (parked.value.method_name, parked.value.timeout) == ("go_on", timedelta(seconds=60))
-
-
-def test_it_is_one_of_airflows_own() -> None:
-    assert issubclass(LedgerApproval, HITLEntryOperator)
 
 
 # -- rules of the policy

@@ -312,13 +312,6 @@ def test_a_run_is_told_from_question_to_end(telling: Installation, hook: Webhook
     assert "broker 4 is dead" in hook.bodies[-1]["text"]
 
 
-def test_a_requester_who_typed_is_told_as_such(telling: Installation, hook: Webhook) -> None:
-    propose(telling, by=Person.system("mallory"))
-    tell(telling, "demo")
-    (body,) = hook.bodies
-    assert "Requested by mallory (system user)." in body["text"]
-
-
 def test_whoever_is_asked_is_told_the_requester_is_not_and_the_second_one_too(
     telling: Installation, hook: Webhook, tmp_path: Path
 ) -> None:
@@ -338,14 +331,6 @@ def test_whoever_is_asked_is_told_the_requester_is_not_and_the_second_one_too(
     first, second = (body["text"] for body in hook.bodies)
     assert "Who may answer: alice, bob." in first
     assert "Who may answer: bob." in second
-
-
-def test_a_requester_is_not_among_those_who_may_answer(
-    telling: Installation, hook: Webhook
-) -> None:
-    propose(telling, by=Person.airflow("bob"))
-    tell(telling, "demo")
-    assert "Who may answer: alice." in hook.bodies[0]["text"]
 
 
 def say_yes(installation: Installation, run: Run, name: str) -> None:
@@ -368,14 +353,6 @@ def test_no_text_from_outside_makes_a_line_or_an_element(
         assert "<" not in body["text"]
     _, reason, link = hook.bodies[0]["text"].split("\n")
     assert hostile.MARK in reason and link.endswith(run_id)
-
-
-def test_an_audit_tells_its_findings(telling: Installation, hook: Webhook) -> None:
-    dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_audit"]
-    for _ in range(2):
-        assert dag.test().state == "success"
-    assert titles(hook) == ["demo: the audit has 1 new critical finding"]
-    assert "(bootstrap-dead-address)" in hook.bodies[0]["text"]
 
 
 def test_the_notifier_tells_the_people_of_the_cluster(telling: Installation, hook: Webhook) -> None:
