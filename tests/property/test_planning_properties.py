@@ -19,7 +19,6 @@ from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import GOALS_WITH_BROKERS, PLANNED_GOALS, Goal, PlanRequest, Scope
 from counterpoise.planning import make_plan
 from counterpoise.validation import find_violations
@@ -269,35 +268,6 @@ def test_the_order_of_rows_does_not_matter(snapshot: ClusterSnapshot, seed: int)
     for request in (PlanRequest(Goal.REBALANCE), PlanRequest(Goal.LEADERS), factor, drain):
         if plan := planned(snapshot, request):
             assert make_plan(mixed, request).to_json() == plan.to_json()
-
-
-@PLENTY
-@given(snapshot=clusters(dead=False))
-def test_rebalance_makes_counts_as_even_as_it_says(snapshot: ClusterSnapshot) -> None:
-    plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE))
-    verdict = judge(snapshot, plan)
-    assert verdict.replicas_max_minus_min <= 1 or any(
-        "replicas per broker" in warning for warning in plan.warnings
-    )
-    rack_count = len(set(snapshot.racks.values()))
-    racks_can_be_met = all(
-        len(replicas) >= rack_count or rack_count > 1
-        for replicas in assignment_of(snapshot).values()
-    )
-    assert verdict.rack_violations == 0 or not racks_can_be_met
-
-
-@PLENTY
-@given(snapshot=clusters(), excluded=st.sets(st.sampled_from(["t0", "t1"])))
-def test_excluded_topics_are_not_touched(snapshot: ClusterSnapshot, excluded: set[str]) -> None:
-    if set(snapshot.topics["topic"].to_pylist()) <= excluded:
-        return
-    policy = BalancePolicy(excluded_topics=tuple(sorted(excluded)))
-    try:
-        plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE, policy=policy))
-    except RefusedError:  # all that is left has no leader
-        return
-    assert not {move.topic for move in plan.moves} & excluded
 
 
 @pytest.mark.parametrize("goal", [Goal.REBALANCE, Goal.ADD_BROKERS])

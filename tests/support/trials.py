@@ -90,17 +90,8 @@ class Trial:
 
     def executed(self) -> "Trial":
         """The same request on the cluster after the plan."""
-        return self._after(to_reassignment_json(self.plan))
-
-    def undone(self) -> "Trial":
-        """The same request on the cluster after the plan and its undo."""
-        return self.executed()._after(to_reassignment_json(self.plan, undo=True))
-
-    def _after(self, reassignment: str) -> "Trial":
-        wanted = {
-            (e["topic"], e["partition"]): e["replicas"]
-            for e in json.loads(reassignment)["partitions"]
-        }
+        reassignment = json.loads(to_reassignment_json(self.plan))
+        wanted = {(e["topic"], e["partition"]): e["replicas"] for e in reassignment["partitions"]}
         rows = [list(row) for row in self.document["partitions"]]
         for row in rows:
             if (row[0], row[1]) in wanted:

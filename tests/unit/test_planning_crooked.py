@@ -84,24 +84,6 @@ def test_where_disks_differ_replicas_and_bytes_follow_them() -> None:
     assert plan.copied_replicas == plan.lower_bound.replicas == 80
 
 
-@pytest.mark.parametrize(
-    ("name", "goal", "named"),
-    [
-        ("small-disks-at-90-percent", "rebalance", ()),
-        ("add-a-large-broker", "add-brokers", (4,)),
-        ("disks-differ-300", "rebalance", ()),
-    ],
-)
-def test_the_judge_shares_by_disk_too(name: str, goal: str, named: tuple[int, ...]) -> None:
-    text = document(name)
-    plan = planned(text, Goal(goal), *named)
-    verdict = judge(text, json.loads(to_reassignment_json(plan)), goal, named)
-    assert verdict["errors"] == {}
-    assert verdict["brokers_out_of_bytes_band"] == 0
-    assert verdict["lower_bound"]["replicas"] <= plan.copied_replicas
-    assert verdict["lower_bound"]["bytes"] <= plan.copied_bytes
-
-
 def test_some_hundred_replicas_come_near_to_the_share_of_each_broker() -> None:
     """The least that is known to copy is 15.95 GB, with several new replicas of a partition."""
     text = document("replicas-462")
@@ -111,13 +93,6 @@ def test_some_hundred_replicas_come_near_to_the_share_of_each_broker() -> None:
     plan = planned(text, Goal.REBALANCE)
     assert plan.copied_bytes <= 1.01 * 15.95 * GB
     assert 15.8 * GB <= plan.lower_bound.bytes <= plan.copied_bytes
-
-
-def test_the_first_answer_copies_more() -> None:
-    text = document("replicas-462")
-    quick = PlanRequest(Goal.REBALANCE, is_quick=True)
-    first = make_plan(from_document_text(json.dumps(text)), quick)
-    assert first.copied_bytes > 1.2 * planned(text, Goal.REBALANCE).copied_bytes
 
 
 def test_the_same_bytes_also_beside_a_busy_process() -> None:
