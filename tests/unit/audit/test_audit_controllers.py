@@ -9,7 +9,7 @@ from counterpoise.errors import ClusterError
 from counterpoise.model.inspection import Quorum
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity
-from tests.support.audits import HEALTHY, facts, findings_of, healthy, quorum, snapshot_of
+from tests.support.audits import facts, findings_of, healthy, quorum, snapshot_of
 
 RULES = (
     "quorum-size",
@@ -134,15 +134,6 @@ def test_observers_that_lag_are_brokers_and_dead_ones_are_findings_of_another_ru
     cluster.kill_broker(3)
     assert subjects("quorum-observer-lags", facts(cluster)) == [("broker 2", Severity.WARNING)]
     assert subjects("quorum-voter-lags", facts(cluster)) == []
-
-
-def test_combined_roles_matter_in_a_large_cluster() -> None:
-    large = healthy(HEALTHY, racks=" ".join(f"{n}={'abc'[n % 3]}" for n in range(1, 8)))
-    large.quorum = quorum((1, 2, 3))
-    assert subjects("controllers-combined", facts(large)) == [("cluster", Severity.WARNING)]
-    large.quorum = quorum((101, 102, 103))
-    assert subjects("controllers-combined", facts(large)) == []
-    assert subjects("controllers-combined", given(quorum((1, 2, 3)))) == []
 
 
 @pytest.mark.parametrize("rule", RULES)

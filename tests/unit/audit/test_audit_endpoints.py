@@ -307,23 +307,6 @@ def test_listeners_of_an_unresponsive_broker_are_unknown(rule: str) -> None:
     assert subjects(rule, facts(cluster)) == [("cluster", Severity.UNKNOWN)]
 
 
-@pytest.mark.parametrize(
-    ("days_left", "expected"),
-    [(31, []), (29, [Severity.WARNING]), (6, [Severity.CRITICAL]), (-1, [Severity.CRITICAL])],
-)
-def test_certificates_are_findings_before_they_expire(
-    days_left: int, expected: list[Severity]
-) -> None:
-    certificate = Certificate(
-        "CN=broker-2", "CN=ca", ("broker-2",), NOW + timedelta(days=days_left), True
-    )
-    given = with_advertised(
-        2, endpoint("broker-2:9092", certificate=certificate, is_expected_broker=True)
-    )
-    assert [severity for _, severity in subjects("certificate-expires", given)] == expected
-    assert findings_of("certificate-other-host", given) == ()
-
-
 def test_certificates_of_other_listeners_are_one_finding_for_each_listener() -> None:
     """Of the same names on several brokers the first that expires decides."""
 

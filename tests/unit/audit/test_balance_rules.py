@@ -284,9 +284,6 @@ def test_a_hot_topic_with_few_partitions_and_what_more_of_them_do_to_keys() -> N
     assert findings_of("hot-topic-few-partitions", cool) == ()
 
 
-# -- snapshots
-
-
 # -- disk
 
 

@@ -47,14 +47,6 @@ def with_configs(cluster: SimulatedCluster, **values: str) -> SimulatedCluster:
     return cluster
 
 
-def without_configs(given: AuditFacts, *keys: str) -> AuditFacts:
-    configs = {
-        broker_id: {key: value for key, value in values.items() if key not in keys}
-        for broker_id, values in given.inspection.broker_configs.items()
-    }
-    return replace(given, inspection=replace(given.inspection, broker_configs=configs))
-
-
 def with_config(given: AuditFacts, key: str, value: ConfigValue) -> AuditFacts:
     configs = {
         broker_id: {**values, key: value}
@@ -317,9 +309,6 @@ def test_rules_of_the_history_have_the_snapshots_that_the_policy_asks_for() -> N
         }
     )
     assert history_needed(resolve(asked)) == (5, timedelta(minutes=300))
-
-
-# -- traces of Strimzi
 
 
 # -- size

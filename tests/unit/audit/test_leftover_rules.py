@@ -16,10 +16,8 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.finding import Finding
 from counterpoise.model.inspection import FeatureLevel
 from counterpoise.model.kafka import (
-    FOLLOWER_RATE,
     LEADER_RATE,
     LEADER_REPLICAS,
-    BrokerVersion,
     ConfigResource,
     ConfigResourceType,
     ConfigSource,
@@ -27,26 +25,16 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.severity import Severity
 from tests.simulated_kafka.cluster import SimulatedCluster
-from tests.support.audit_pairs import redirected
 from tests.support.audits import HEALTHY, NOW, facts, findings_of, healthy, quorum, snapshot_of
 
 ORDERS = ConfigResource(ConfigResourceType.TOPIC, "orders")
 BROKER_2 = ConfigResource(ConfigResourceType.BROKER, "2")
 MOVED = TopicPartition("orders", 0)
-HOURS_AGO = NOW - timedelta(hours=30)
 
 
 def the_only(rule: str, given: AuditFacts) -> Finding:
     (finding,) = findings_of(rule, given)
     return finding
-
-
-def with_dynamic(resource: ConfigResource, **values: str) -> SimulatedCluster:
-    cluster = healthy()
-    cluster.configs.dynamic[resource] = {
-        key.replace("_", "."): value for key, value in values.items()
-    }
-    return cluster
 
 
 def with_static(broker_id: int, key: str, value: str) -> SimulatedCluster:
@@ -73,24 +61,6 @@ def moving(size: int = 100_000_000) -> SimulatedCluster:
 # -- throttles
 
 
-def test_a_throttle_without_a_reassignment_and_the_line_that_takes_it_away() -> None:
-    cluster = healthy()
-    cluster.configs.dynamic[ORDERS] = {LEADER_REPLICAS: "0:1,0:2"}
-    cluster.configs.dynamic[BROKER_2] = {LEADER_RATE: "1000", FOLLOWER_RATE: "1000"}
-    broker, topic = findings_of("leftover-throttle", facts(cluster))
-    assert (broker.subject, topic.subject) == ("broker 2", "topic orders")
-    assert broker.fix == (
-        'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" --alter '
-        "--entity-type brokers --entity-name 2 "
-        "--delete-config follower.replication.throttled.rate,leader.replication.throttled.rate",
-    )
-    assert (
-        "--entity-name orders --add-config leader.replication.throttled.replicas=" in topic.fix[0]
-    )
-    assert "--entity-name orders --delete-config leader.replication" in topic.fix[1]
-    assert {broker.severity, topic.severity} == {Severity.WARNING}
-
-
 def test_a_list_that_is_set_and_empty_harms_nobody() -> None:
     cluster = healthy()
     cluster.configs.dynamic[ORDERS] = {LEADER_REPLICAS: ""}
@@ -115,34 +85,7 @@ def test_throttles_of_a_run_of_ours_are_no_leftovers() -> None:
     assert finding.severity is Severity.UNKNOWN
 
 
-def test_a_default_rate_of_all_brokers_is_in_force() -> None:
-    cluster = healthy()
-    cluster.configs.broker_defaults[LEADER_RATE] = "1000"
-    assert findings_of("leftover-throttle", facts(cluster)) == ()
-    finding = the_only("throttle-rate-of-all-brokers", facts(cluster))
-    assert finding.subject == "cluster default"
-    assert "limits each broker without a rate of its own" in finding.summary
-    assert (
-        "--entity-type brokers --entity-default --delete-config leader.replication"
-        in finding.fix[0]
-    )
-
-
 # -- reassignments
-
-
-@pytest.mark.parametrize(("hours", "fires"), [(24, True), (23.9, False)])
-def test_a_reassignment_that_runs_for_long(hours: float, fires: bool) -> None:
-    given = facts(moving())
-    assert given.past is not None
-    since = {MOVED: NOW - timedelta(hours=hours)}
-    found = findings_of(
-        "reassignment-old", replace(given, past=replace(given.past, moving_since=since))
-    )
-    assert [finding.subject for finding in found] == (["topic orders"] if fires else [])
-    if fires:
-        assert found[0].evidence is not None
-        assert found[0].evidence.rows == (("0", "4", "1", "2026-11-21 12:00 UTC"),)
 
 
 def test_since_when_something_moves_may_be_unknown() -> None:
@@ -153,13 +96,6 @@ def test_since_when_something_moves_may_be_unknown() -> None:
         == findings_of("reassignment-stalled", facts())
         == ()
     )
-
-
-def test_a_move_that_was_sent_back_never_ends() -> None:
-    finding = the_only("reassignment-endless", redirected((1, 3, 2)))
-    assert finding.subject == "topic orders"
-    assert finding.evidence is not None and finding.evidence.rows == (("0", "4", "4"),)
-    assert "--cancel --preserve-throttles" in finding.fix[-1]
 
 
 def _between(seconds: float, *, minutes: float = 30, before_the_move: bool = False) -> AuditFacts:
@@ -190,13 +126,6 @@ def test_a_reassignment_that_copies_nothing() -> None:
 
 
 # -- configs
-
-
-def test_cordoned_log_dirs() -> None:
-    given = facts(with_static(2, "cordoned.log.dirs", "/data/broker-2"))
-    finding = the_only("cordoned-log-dirs", given)
-    assert (finding.subject, finding.severity) == ("broker 2", Severity.WARNING)
-    assert findings_of("cordoned-log-dirs", facts(with_static(2, "cordoned.log.dirs", ""))) == ()
 
 
 @pytest.mark.parametrize(
@@ -237,19 +166,6 @@ def test_static_configs_name_the_brokers_that_differ() -> None:
     ), "these may differ"
 
 
-def test_dynamic_configs_of_some_brokers_only() -> None:
-    cluster = with_dynamic(BROKER_2, log_cleaner_threads="3")
-    finding = the_only("dynamic-config-drift", facts(cluster))
-    assert finding.subject == "config log.cleaner.threads"
-    assert finding.evidence is not None
-    assert finding.evidence.rows[1] == ("2", "3", "DYNAMIC_BROKER_CONFIG")
-    for broker_id in ("1", "3"):
-        cluster.configs.dynamic[ConfigResource(ConfigResourceType.BROKER, broker_id)] = {
-            "log.cleaner.threads": "3"
-        }
-    assert findings_of("dynamic-config-drift", facts(cluster)) == (), "set alike on all of them"
-
-
 @pytest.mark.parametrize(
     "key", [LEADER_RATE, "listeners", "listener.name.client.ssl.keystore.location", "broker.rack"]
 )
@@ -286,13 +202,6 @@ def test_auto_leader_rebalance() -> None:
 
 
 # -- versions
-
-
-def test_brokers_of_different_releases() -> None:
-    cluster = healthy()
-    cluster.versions[3] = BrokerVersion("an-older-table", 29)
-    finding = the_only("mixed-versions", facts(cluster))
-    assert finding.evidence is not None and finding.evidence.rows[2][:2] == ("3", "an-older-table")
 
 
 def test_an_upgrade_that_was_not_finished() -> None:
@@ -344,8 +253,6 @@ def test_rights_that_were_not_probed_are_unknown() -> None:
 
 
 # -- coexistence
-
-CRUISE = "com.linkedin.kafka.cruisecontrol.metricsreporter.CruiseControlMetricsReporter"
 
 
 def test_a_hostile_name_stays_one_word_of_the_line_to_paste() -> None:
