@@ -13,10 +13,8 @@ import pytest
 from counterpoise.archive import Archive
 from counterpoise.audit.auditing import compare, find
 from counterpoise.errors import CounterpoiseError, InputError
-from counterpoise.installation import open_installation
 from counterpoise.model.document import from_document_text
 from counterpoise.model.finding import from_json, to_json
-from counterpoise.services import history_compaction
 from counterpoise.storage import Store
 from tests.support.audits import facts, healthy
 from tests.support.broken import arguments, documents, plans, settings
@@ -138,18 +136,6 @@ def test_a_broken_history_is_told_with_its_file(
         _read_all(archive)
     assert case.says in str(caught.value)
     assert _there(tmp_path) == before
-
-
-@pytest.mark.parametrize("case", STORES, ids=lambda case: case.id)
-def test_compaction_tells_of_a_broken_history_and_ends(
-    case: BrokenStore, archive: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    case.breaks(tmp_path)
-    shell = CommandLine.in_folder(tmp_path, capsys)
-    shell.environment["COUNTERPOISE_STORE"] = str(tmp_path)
-    shell.configure("127.0.0.1:1")
-    with open_installation(environment=shell.environment) as installation:
-        assert len(history_compaction.compact(installation).clusters) == 1
 
 
 @pytest.mark.parametrize("text", AUDITS.values(), ids=AUDITS)

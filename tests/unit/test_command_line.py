@@ -202,18 +202,6 @@ def test_a_place_that_cannot_be_written_is_exit_code_3(shell: CommandLine) -> No
     assert "cannot be written" in typed.err
 
 
-def test_a_refused_approval_opens_no_run(shell: CommandLine) -> None:
-    shell.configure(
-        "127.0.0.1:1",
-        extra="    policy: {access: {approve: [alice]}, approval: {requester_may_approve: yes}}\n",
-    )
-    path = plan(shell)
-    for user, rate, code in [("alice", "10", 2), ("mallory", "10MB/s", 1)]:
-        typed = shell.type("approve", path, "--rate", rate, "--reason", "x", user=user)
-        assert typed.code == code
-    assert json.loads(shell.type("status", "--json").out) == []
-
-
 def test_a_rate_that_can_never_do_is_refused_with_the_figures(shell: CommandLine) -> None:
     busy = [[*row[:5], 1_000_000] for row in DOCUMENT["partitions"]]
     (shell.folder / "state.json").write_text(json.dumps(DOCUMENT | {"partitions": busy}))
@@ -328,29 +316,6 @@ def test_an_empty_ledger_is_told_as_such(shell: CommandLine) -> None:
     assert typed.code == 2
     assert "run 'nope' is not in the ledger; `counterpoise status` lists the runs" in typed.err
     assert json.loads(shell.type("status", "--json").out) == []
-
-
-HOT = to_document(
-    cluster(
-        "\n".join(
-            f"orders-{p}: {' '.join('123123'[p % 3 : p % 3 + 3])} size=1000 "
-            f"rate={250_000_000 if p in (0, 3) else 25_000}"
-            for p in range(6)
-        ),
-        racks="1 2 3",
-        name="hot",
-    )
-)
-
-
-def test_leaders_by_bytes_in_are_a_reason_for_a_plan(shell: CommandLine) -> None:
-    """Broker 1 leads 500 MB/s, the others 50 kB/s; all lead two partitions."""
-    (shell.folder / "state.json").write_text(json.dumps(HOT))
-    path = shell.folder / "plan.json"
-    words = ["plan", "--state", shell.folder / "state.json", "--out", path, "--goal", "rebalance"]
-    assert shell.type(*words).code == 0
-    figures = json.loads(path.read_text())["figures"]
-    assert sorted(figure["bytes_in_after"] // 1_000_000 for figure in figures) == [0, 250, 250]
 
 
 @pytest.mark.parametrize(("size", "rate"), [(2**60, 1), (1, 2**62)])

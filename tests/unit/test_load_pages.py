@@ -3,7 +3,6 @@ is fetched or run.
 """
 
 import json
-import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -20,11 +19,11 @@ from counterpoise.model.fleet_document import (
     fleet_json,
     read_entry,
 )
-from counterpoise.model.load import ClusterLoad, Outlook, Rates
+from counterpoise.model.load import ClusterLoad, Rates
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.reporting.balance_document import load_document
 from counterpoise.reporting.html import render
-from counterpoise.reporting.load_section import DISKS_SHOWN, about_bounds, load_section
+from counterpoise.reporting.load_section import about_bounds, load_section
 from counterpoise.views.pages import fleet_copy
 from tests.support.loads import loads_of
 from tests.support.report_page import Page
@@ -107,16 +106,6 @@ def test_the_section_shows_every_figure() -> None:
     assert "95 % of the time" in text
 
 
-@pytest.mark.parametrize("brokers", [2, 3, 36])
-def test_the_section_is_the_same_for_the_same_values_and_small(brokers: int) -> None:
-    load = made_up(brokers)
-    html = section(load)
-    assert html == section(load)
-    assert len(html) < 400_000
-    names = re.findall(r'\bid="([^"]+)"', html)
-    assert len(names) == len(set(names))
-
-
 def test_what_is_not_known_is_said_and_never_shown_as_zero() -> None:
     table = pa.concat_tables([rows(0, [Broker(1), Broker(2)])])
     load = cluster_load(
@@ -133,38 +122,6 @@ def test_what_is_not_known_is_said_and_never_shown_as_zero() -> None:
         assert sentence in text
     assert "0 B/s" not in text
     assert "not known" in text
-
-
-def test_a_live_broker_without_a_rate_is_named_and_has_no_bar() -> None:
-    load = made_up()
-    silent = replace(load.brokers[2], as_leader=replace(load.brokers[2].as_leader, now=None))
-    load = replace(load, brokers=(*load.brokers[:2], silent, *load.brokers[3:]), leaders=None)
-    text = Page(section(load)).text
-    assert "Not known, so without a bar: broker 3." in text
-    assert "the rate of a broker is not known" in text
-
-
-def test_the_median_stands_in_where_the_latest_snapshot_tells_no_rates() -> None:
-    load = made_up()
-    brokers = tuple(
-        replace(
-            broker,
-            as_leader=replace(broker.as_leader, now=None),
-            as_follower=replace(broker.as_follower, now=None),
-        )
-        for broker in load.brokers
-    )
-    text = Page(section(replace(load, brokers=brokers))).text
-    assert "The median over the period: the latest snapshot has no rates." in text
-    assert "without a bar" not in text
-
-
-def test_disks_that_are_not_listed_are_counted() -> None:
-    load = made_up(36)
-    text = Page(section(load)).text
-    rest = load.disks[DISKS_SHOWN:]
-    assert f"The other {len(rest)}:" in text
-    assert f"{sum(disk.outlook is Outlook.SHRINKING for disk in rest)} shrinking" in text
 
 
 def test_the_document_of_the_load_is_plain_json() -> None:

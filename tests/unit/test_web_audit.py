@@ -10,7 +10,7 @@ import pytest
 
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding, WantedPlan, to_json
 from counterpoise.model.request import Goal
-from counterpoise.model.severity import Severity, Waiver
+from counterpoise.model.severity import Severity
 from counterpoise.settings import parse_settings
 from counterpoise.views.audit import AuditView, audit_json
 from tests.support.pages import NOW, Pages
@@ -75,15 +75,6 @@ def test_findings_stand_with_what_is_new_and_what_is_gone(pages: Pages) -> None:
     assert new < old, "the worst first"
     assert "topic gone" in page.partition("1 finding is gone")[2]
     assert 'title="2026-10-23 12:00:00 UTC">for 30\u00a0d</time>' in page
-
-
-def test_a_waived_finding_is_not_open(pages: Pages) -> None:
-    waived = ReportedFinding(
-        finding("topic scratch").finding, NOW, False, Waiver("replication-factor-1", "scratch")
-    )
-    audit(pages, 0, waived)
-    page = get(pages)
-    assert 'class="finding"' not in page and "1 finding is waived" in page
 
 
 def test_a_cluster_without_an_audit_has_a_page(pages: Pages) -> None:

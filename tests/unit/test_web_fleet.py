@@ -112,13 +112,6 @@ def test_the_worst_cluster_comes_first_as_of_now(pages: Pages) -> None:
         assert page.count("No new snapshot") == 1
 
 
-def test_a_cluster_without_figures_is_there_too(pages: Pages) -> None:
-    with pages.browser() as browser:
-        page = browser.get("/fleet").text
-    assert order(page) == ["calm", "idle", "mine", "quiet"]
-    assert "No analysis yet" in page and "Has no snapshot yet" in page
-
-
 def test_a_damaged_document_hides_no_cluster(pages: Pages) -> None:
     with pages.installation() as installation:
         installation.archive.write_report("fleet.json", '{"as_of": 1}')
@@ -205,13 +198,6 @@ def test_nothing_waits_for_an_account_that_may_only_read(pages: Pages) -> None:
         cluster = browser.get("/clusters/mine").text
         assert "Waits for approval" in cluster and "Make a plan" not in cluster
         assert not any(one["is_mine"] for one in browser.get("/api/fleet").json()["waiting"])
-
-
-def test_nobody_is_asked_about_a_plan_of_their_own(pages: Pages) -> None:
-    pages.propose("mine", by="victor")
-    with pages.browser() as browser:
-        page = browser.get("/fleet").text
-    assert [who for _, who in waiting(page)] == ["alice"] and "Review" not in page
 
 
 def test_a_plan_that_needs_two_waits_for_another_person(pages: Pages) -> None:
