@@ -12,7 +12,6 @@ from typing import Any
 
 from tests.spark.snapshot_files import BROKERS, SnapshotSpec, part
 
-HOUR = 3600
 DEAD_1 = ({"broker_id": 1, "rack": "a", "is_fenced": True}, *BROKERS[1:])
 GONE_1 = BROKERS[1:]
 LOG_DIRS = (

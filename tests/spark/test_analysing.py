@@ -1,7 +1,7 @@
 """From snapshots in a store to the series, with what breaks off in the middle."""
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from tests.support.stores import ReadingStore
 CLUSTERS = ("demo", "other")
 PARTITIONS = [part("orders", 0, [1, 2], leader=1, size=9, offsets=(0, 1))]
 SPECS = [SnapshotSpec(cluster, hour, PARTITIONS) for hour in range(4) for cluster in CLUSTERS]
-Made = Callable[[Store], Installation]
 
 
 class Failing(ReadingStore):

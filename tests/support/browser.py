@@ -169,10 +169,6 @@ class Visitor:
         response = self.page.goto(f"{self.pages}{path}")
         assert response is not None and response.ok, (path, response and response.status)
 
-    def status_of(self, path: str) -> int:
-        """Return the status of an answer that needs not be a page."""
-        return self.page.request.get(f"{self.pages}{path}").status
-
     def follow(self, link: str) -> None:
         self._click(self.page.get_by_role("link", name=link, exact=True).first)
 

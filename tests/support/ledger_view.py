@@ -22,7 +22,7 @@ from typing import Any, Final
 import pytest
 import sqlalchemy as sa
 
-from counterpoise.execution import moves_in_flight, restore_pending
+from counterpoise.execution import restore_pending
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.ledger import Journal, Ledger, Step, database
 from counterpoise.ledger.rows import set_state
@@ -32,7 +32,6 @@ from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.kafka import (
     ConfigResource,
     ConfigResourceType,
-    Reassignment,
     ResourceKey,
 )
 from counterpoise.model.plan import Move, RebalancePlan
@@ -245,17 +244,6 @@ def _replicas(text: str) -> tuple[int, ...]:
 # -- what the product makes of it
 
 
-def in_flight_as_ours(
-    ledger: Ledger,
-    run_id: str,
-    plan: RebalancePlan,
-    reassignments: Mapping[TopicPartition, Reassignment],
-) -> set[TopicPartition]:
-    """Return the partitions in flight that the ledger counts as moved by a run which has ended."""
-    rows = ledger.journal(run_id).submitted(only_open=True)
-    return {move.topic_partition for move in moves_in_flight(plan, reassignments, rows)}
-
-
 def way_back_of(
     ledger: Ledger, run: Run, plan: RebalancePlan, snapshot: ClusterSnapshot
 ) -> WayBack:
@@ -383,22 +371,6 @@ def record_as_arrived(ledger: Ledger, run_id: str, moves: Iterable[Move], at: da
         connection.execute(metadata.tables["submitted"].insert(), rows)
 
 
-def submit_was_answered(
-    ledger: Ledger, run_id: str, targets: Mapping[TopicPartition, tuple[int, ...]]
-) -> None:
-    """Let a run reassign partitions in a call that was answered."""
-    with ledger.journal(run_id).step() as step:
-        step.answered(step.submitting(targets.items()))
-
-
-def reopen_keys(ledger: Ledger, run_id: str, keys: Collection[OwnedKey]) -> None:
-    """Let keys that were restored count as not restored any more."""
-    wanted = {key.resource_key for key in keys}
-    known = [key for key in ledger.journal(run_id).owned_keys() if key.resource_key in wanted]
-    with ledger.journal(run_id).step() as step:
-        step.keys_answered(step.touching(known))
-
-
 def count_as_open(ledger: Ledger) -> dict[str, int]:
     """Let what was submitted of two partitions count as open, and the keys of broker 4 as not
     restored; return how many rows of each table are open now.
@@ -457,16 +429,6 @@ def let_step_locks_of_a_file_run_out(path: Path) -> None:
 _FREE_STEP_LOCKS: Final = "UPDATE step_locks SET until = 0"
 
 
-def fail_the_next_transaction(ledger: Ledger) -> None:
-    """Let the connection be lost that the next transaction begins with."""
-
-    def lost(_connection: sa.Connection) -> None:
-        sa.event.remove(ledger._engine, "begin", lost)
-        raise sa.exc.OperationalError("BEGIN", None, Exception("the connection is closed"))
-
-    sa.event.listen(ledger._engine, "begin", lost, insert=True)
-
-
 def content_of(ledger: Ledger) -> bytes:
     """Return all that a ledger in a file has committed, as a file."""
     with (
@@ -506,22 +468,12 @@ def tell_time(ledger: Ledger, clock: Callable[[], datetime]) -> None:
     ledger._transactions.clock = clock
 
 
-def let_all_databases_tell(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], datetime]) -> None:
-    """Let the databases of all ledgers tell the time as the test does."""
-    monkeypatch.setattr(database, "database_time", lambda _: clock().timestamp())
-
-
 def let_two_hours_pass(monkeypatch: pytest.MonkeyPatch) -> str:
     """Let the databases of ledgers that commands open be two hours ahead; return a time between."""
-    let_time_pass(monkeypatch, timedelta(hours=2))
-    return (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-
-
-def let_time_pass(monkeypatch: pytest.MonkeyPatch, passed: timedelta) -> None:
-    """Let the databases of ledgers that commands open be ahead."""
     told = database.database_time
-    later = passed.total_seconds()
+    later = timedelta(hours=2).total_seconds()
     monkeypatch.setattr(database, "database_time", lambda by: told(by) + later)
+    return (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 
 
 # -- where a process can be stopped
@@ -535,16 +487,6 @@ def is_in_a_transaction(step: Any) -> bool:
 def before_taking_the_step(patch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
     """Let something happen right before a process of a run takes the step."""
     _before(patch, Journal, "step", action)
-
-
-def before_recording_keys(patch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
-    """Let something happen before a step records the intent to write keys."""
-    _before(patch, Step, "touching", action)
-
-
-def before_recording_targets(patch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
-    """Let something happen before a step records the intent to submit."""
-    _before(patch, Step, "submitting", action)
 
 
 def _before(patch: pytest.MonkeyPatch, kind: type, name: str, action: Callable[[], None]) -> None:

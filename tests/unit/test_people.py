@@ -9,7 +9,6 @@ from counterpoise.model.policy import AccessPolicy, Action, ApprovalPolicy, Clus
 from counterpoise.settings import parse_settings
 
 ALICE, BOB, CAROL = map(Person.airflow, ("alice", "bob", "carol"))
-BOB_APPROVES = ClusterPolicy(access=AccessPolicy(approve=("bob",)))
 STRICT = ClusterPolicy(approval=ApprovalPolicy(requester_may_approve=False))
 
 
