@@ -228,17 +228,6 @@ def halted_at_a_higher_rate(shell: CommandLine, execution: Execution) -> Path:
     return path
 
 
-def test_the_rate_of_a_new_approval_takes_the_place_of_one_requested_before(
-    shell: CommandLine, execution: Execution
-) -> None:
-    configure(shell, "")
-    path = halted_at_a_higher_rate(shell, execution)
-    yes = ("--rate", "60kB/s", "--reason", "slower now")
-    assert shell.type("approve", path, *yes).code == 0
-    assert execution.run(path) == 0
-    assert execution.rates == {60_000}
-
-
 def test_a_rate_requested_before_is_checked_again_when_the_run_starts(
     shell: CommandLine, execution: Execution
 ) -> None:
@@ -257,15 +246,6 @@ def test_a_rate_requested_before_is_checked_again_when_the_run_starts(
     assert shell.type("approve", path, *again, user="bob").code == 0
     assert execution.run(path) == 0
     assert execution.rates == {90_000}
-
-
-def test_a_refused_answer_opens_no_run(shell: CommandLine) -> None:
-    """A run that is opened supersedes the one that waits."""
-    configure(shell, "")
-    path = planned(shell)
-    for command in (("approve", path, "--rate", "1MB/s"), ("reject", path)):
-        assert shell.type(*command, "--reason", " ").code == 2
-    assert json.loads(shell.type("status", "--json").out) == []
 
 
 def test_one_account_gives_one_yes_and_the_hint_for_the_second_works_as_typed(
