@@ -16,32 +16,18 @@ _CLUSTERS: Final = {
 def addresses() -> Iterator[Broken]:
     for address, said in (
         (",", "--bootstrap"),
-        (" ", "no address"),
         ("", "no address"),
         ("localhost", "has no port"),
-        ("localhost:", "is not a number"),
         ("localhost:0", "from 1 to 65535"),
-        ("localhost:65536", "from 1 to 65535"),
-        ("localhost:-1", "from 1 to 65535"),
-        ("localhost:9092a", "from 1 to 65535"),
         ("localhost:٣", "--bootstrap"),
-        ("localhost:²", "--bootstrap"),
         ("localhost:" + "9" * 5000, "--bootstrap"),
-        (":9092", "is not host:port"),
         ("::1:9092", 'write "[::1]:9092"'),
-        ("[::1]", "is not a number"),
-        ("[::1:9092", "is not host:port"),
-        ("[x]:9092", "is not host:port"),
         ("kafka://localhost:9092", "write host:port"),
         (f"SASL_SSL://user:{SECRET}@a:9092", "sasl.password"),
         (f"user:{SECRET}@a:9092", "--bootstrap"),
-        ("a b:9092", "is not host:port"),
-        ("../a:9092", "is not host:port"),
         ("a:9092;b:9092", "separated by commas"),
-        ("a:9092 b:9092", "separated by commas"),
         (f"{HOSTILE}:9092", "is not host:port"),
         ("h" * 10_000 + ":9092/", "--bootstrap"),
-        ("a:9092,b", '"b" has no port'),
     ):
         shown = ascii(address[:30]).replace(SECRET[:4], "...")
         yield Broken(f"doctor --bootstrap {shown}", ("doctor", "--bootstrap", address), (said,))
@@ -66,45 +52,18 @@ def addresses() -> Iterator[Broken]:
 
 
 def amounts() -> Iterator[Broken]:
-    words_for_rates = (
-        "10",
-        "",
-        "fast",
-        "MB/s",
-        "1e3MB/s",
-        "10Mbit/s",
-        "10MB",
-        "10 XB/s",
-        "NaN MB/s",
-        "-5MB/s",
-        "1,5MB/s",
-    )
-    for rate in (
-        *words_for_rates,
-        "\u0663MB/s",
-        "0MB/s",
-        "9" * 400 + "MB/s",
-        "9" * 5000 + "B/s",
-        HOSTILE,
-    ):
+    # Each other wrong rate, duration and time: unit/test_units.py.
+    for rate in ("10", "1e3MB/s", "\u0663MB/s", "9" * 5000 + "B/s", HOSTILE):
         yield Broken(
             f"rate {rate[:20]!a} of {len(rate)}",
             ("show", "p.json", "--rate", rate),
             ("--rate",),
             {"p.json": PLAN},
         )
-    for time in ("5", "x", "0h", "-1d", "1.5h", "9999999d", "9" * 5000 + "d", "1w", "²h", HOSTILE):
+    for time in ("5", "9" * 5000 + "d", "²h", HOSTILE):
         words = ("report", "--cluster", "demo", "--last", time)
         yield Broken(f"duration {time[:20]!a}", words, ("--last",), _CLUSTERS)
-    for time in (
-        "soon",
-        "2027-13-01",
-        "0001-01-01T00:00+14:00",
-        "2001-01-01",
-        "9999-12-31",
-        "1d ago",
-        HOSTILE,
-    ):
+    for time in ("soon", "0001-01-01T00:00+14:00", HOSTILE):
         words = ("freeze", "demo", "--until", time, "--why", "x")
         yield Broken(f"until {time[:20]!a}", words, ("until",), _CLUSTERS)
     words = ("report", "--cluster", "demo", "--until", "never")
@@ -117,24 +76,15 @@ def rebalance_requests() -> Iterator[Broken]:
         ("--goal", HOSTILE),
         ("--brokers", "one"),
         ("--brokers", "4,4"),
-        ("--brokers", "4;5"),
-        ("--brokers", "²"),
         ("--brokers", "9" * 5000),
-        ("--brokers", "4,x"),
         ("--brokers", HOSTILE),
         ("--topics", "a b"),
         ("--topics", HOSTILE),
-        ("--topics", "../x"),
         ("--exclude-topics", ","),
-        ("--only-brokers", "x"),
         ("--exclude-brokers", "1.5"),
         ("--max-bytes", "5"),
-        ("--max-bytes", "-5GB"),
-        ("--max-bytes", "NaN"),
         ("--bytes-tolerance", "0"),
-        ("--bytes-tolerance", "1e3"),
         ("--replication-factor", "3"),
-        ("--replication-factor", "x"),
     ):
         goal = () if option == "--goal" else ("--goal", "add-brokers")
         brokers = () if option == "--brokers" else ("--brokers", "4")

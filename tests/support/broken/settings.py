@@ -115,23 +115,15 @@ def policies() -> Iterator[Broken]:
         )
     for part, key, value, said in (
         ("balance", "bytes_tolerance_percent", "ten", "whole number from 1 to 100"),
-        ("balance", "bytes_tolerance_percent", "true", "whole number from 1 to 100"),
-        ("balance", "bytes_tolerance_percent", "101", "whole number from 1 to 100"),
-        ("balance", "leaders_max_minus_min", "-1", "whole number from 0"),
         ("balance", "excluded_topics", "orders", "must be a list"),
         ("balance", "excluded_topics", '["a b"]', "is no topic"),
         ("balance", "disk_limit_percent", "8_5", "whole number"),
-        ("balance", "leaders_max_minus_min", "1e400", "whole number"),
         ("movement", "rate", "10", "has no unit"),
         ("movement", "rate", "10Mb/s", "counts bits"),
-        ("movement", "rate", "{}", "rate must be text"),
         ("movement", "rate", "", "rate must be text"),
-        ("movement", "link_capacity", "fast", "is not a rate"),
-        ("movement", "max_moves_in_flight", "0", "whole number from 1"),
         ("movement", "on_halt", "explode", "is none of finish, cancel"),
         ("movement", "time_zone", "Mars/Olympus", "is no time zone"),
         ("movement", "time_zone", "../../etc/passwd", "is no time zone"),
-        ("movement", "windows", "nights", "must be a list"),
         ("movement", "windows", "[{lasts: 6h}]", 'needs "starts"'),
         ("movement", "windows", '[{starts: "61 * * * *", lasts: 6h}]', "starts"),
         ("movement", "windows", '[{starts: "0 22 * * *", lasts: 6}]', "lasts"),
@@ -143,19 +135,10 @@ def policies() -> Iterator[Broken]:
         ),
         ("movement", "daily_rates", '[{from: "08:00"}]', 'needs "until"'),
         ("movement", "pause_patience", "-15m", "is not a duration"),
-        ("movement", "dead_broker_patience", "9999999999999d", "longer than"),
         ("movement", "dead_broker_patience", "9" * 5000 + "d", "dead_broker_patience"),
-        ("proposals", "uneven_snapshots", "0", "whole number from 1 to 100"),
-        ("proposals", "uneven_percent", "0", "whole number from 1 to 1000"),
-        ("proposals", "propose_again_after", "0d", "is not a duration"),
-        ("access", "approve", "alice", "must be a list"),
-        ("access", "approve", "[{}]", "must be text"),
-        ("approval", "two_people_above", "5", "has no unit"),
         ("approval", "two_people_above", "9" * 400 + "TB", "out of range"),
-        ("approval", "wait_for", "0h", "is not a duration"),
         ("history", "keep_all", "1h", "at least 1d"),
         ("history", "keep_hourly", "2d", "must not be shorter"),
-        ("history", "grace", "5m", "at least 1h"),
     ):
         shown = value if len(value) < 20 else value[:12] + " ..."
         yield _policy(f"{key} {shown}", f"{part}:\n  {key}: {value}", "line 6", said)
@@ -164,41 +147,15 @@ def policies() -> Iterator[Broken]:
 def audits() -> Iterator[Broken]:
     for id_, lines, said in (
         ("fails_at bad", "fails_at: bad", "is none of info, warning, critical"),
-        ("fails_at unknown", "fails_at: unknown", "is none of info, warning, critical"),
-        ("fails_at true", "fails_at: true", "is none of info, warning, critical"),
-        ("controller_racks a list", "controller_racks: [a]", "controller_racks must be a mapping"),
         ("controller_racks of names", "controller_racks: {one: a}", "node id of a controller"),
-        (
-            "controller_racks a digit that is none",
-            "controller_racks: {²: a}",
-            "node id of a controller",
-        ),
-        ("controller_racks to lists", "controller_racks: {3001: [a]}", "must be text"),
-        ("thresholds a list", "thresholds: []", "thresholds must be a mapping"),
-        ("thresholds a number", "thresholds: {leaders-uneven: 5}", "must be a mapping"),
         (
             "thresholds text",
             "thresholds: {leaders-uneven: {most_percent_of_mean: many}}",
             "whole number",
         ),
         (
-            "thresholds negative",
-            "thresholds: {leaders-uneven: {most_percent_of_mean: -1}}",
-            "whole number",
-        ),
-        (
-            "thresholds a fraction",
-            "thresholds: {leaders-uneven: {most_percent_of_mean: 1.5}}",
-            "whole number",
-        ),
-        (
             "thresholds huge",
             "thresholds: {leaders-uneven: {most_percent_of_mean: " + "9" * 5000 + "}}",
-            "whole number",
-        ),
-        (
-            "thresholds true",
-            "thresholds: {leaders-uneven: {most_percent_of_mean: true}}",
             "whole number",
         ),
         (
@@ -212,29 +169,11 @@ def audits() -> Iterator[Broken]:
             'has no threshold "x"',
         ),
         ("threshold of a hostile rule", 'thresholds: {"\\e[31mred": {x: 1}}', "there is no rule"),
-        ("waivers a mapping", "waivers: {}", "waivers must be a list"),
-        ("waivers of text", "waivers: [idle-broker]", "must be a mapping"),
         ("waiver without a reason", "waivers: [{rule: idle-broker}]", 'needs "reason"'),
-        (
-            "waiver with an empty reason",
-            'waivers: [{rule: idle-broker, reason: " "}]',
-            "reason is empty",
-        ),
-        ("waiver without a rule", "waivers: [{reason: x}]", 'needs "rule"'),
         (
             "waiver of no rule",
             "waivers: [{rule: idle-brokers, reason: x}]",
             'there is no rule "idle-brokers"',
-        ),
-        (
-            "waiver with an unknown key",
-            "waivers: [{rule: idle-broker, reason: x, for: ever}]",
-            "unknown key 'for'",
-        ),
-        (
-            "waiver with one subject",
-            "waivers: [{rule: idle-broker, reason: x, subjects: a}]",
-            "must be a list",
         ),
         (
             "waiver without subjects",
@@ -242,33 +181,8 @@ def audits() -> Iterator[Broken]:
             "write subjects",
         ),
         (
-            "waiver with a blank subject",
-            'waivers: [{rule: idle-broker, reason: x, subjects: [""]}]',
-            "subjects is empty",
-        ),
-        (
             "waiver until soon",
             "waivers: [{rule: idle-broker, reason: x, until: soon}]",
-            "is not a time",
-        ),
-        (
-            "waiver until a day in words",
-            "waivers: [{rule: idle-broker, reason: x, until: 31.01.2027}]",
-            "is not a time",
-        ),
-        (
-            "waiver until no day",
-            "waivers: [{rule: idle-broker, reason: x, until: 2027-02-31}]",
-            "is not a time",
-        ),
-        (
-            "waiver until nothing",
-            "waivers: [{rule: idle-broker, reason: x, until: }]",
-            "until must be text",
-        ),
-        (
-            "waiver until the first year",
-            'waivers: [{rule: idle-broker, reason: x, until: "0001-01-01T00:00+14:00"}]',
             "is not a time",
         ),
     ):
