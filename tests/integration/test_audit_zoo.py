@@ -16,13 +16,11 @@ from dev import local_kafka
 from dev.local_kafka import (
     KAFKA_VERSION,
     BrokerSpec,
-    Listener,
     LocalKafka,
     TopicSpec,
     brokers_in_racks,
     create_topics,
 )
-from dev.local_processes import free_ports
 from tests.support.command_line import CommandLine
 from tests.support.kafka_facts import ON_A_SHARED_DISK
 
@@ -54,19 +52,6 @@ class Healthy:
 
 
 IN_TURN: Final = [(1, 2, 3), (2, 3, 1), (3, 1, 2)]
-# Racks a, a, b, c: brokers 3 and 4 hold every partition, and each broker leads as many.
-UNEVEN: Final = [
-    (1, 3, 4),
-    (2, 4, 3),
-    (3, 1, 4),
-    (4, 2, 3),
-    (1, 4, 3),
-    (2, 3, 4),
-    (3, 2, 4),
-    (4, 1, 3),
-]
-
-
 NO_RACKS: Final = tuple(BrokerSpec(number, None) for number in (1, 2, 3))
 # What another balancer keeps, with two replicas as it makes them.
 SAMPLES: Final = TopicSpec("__KafkaCruiseControlPartitionMetricSamples", [(1, 2), (2, 3), (3, 1)])
@@ -87,37 +72,10 @@ def two_log_dirs_and_a_balancer() -> Healthy:
     return Healthy(brokers, careful(3, 2), topics, (waiver,))
 
 
-def combined_without_racks() -> Healthy:
-    return Healthy(NO_RACKS, careful(3, 2), (TopicSpec("orders", IN_TURN),))
-
-
 def hosted_with_zookeeper() -> Healthy:
     """Kafka 3.9, with the defaults of a hosted service."""
     topics = (TopicSpec("orders", IN_TURN),)
     return Healthy(brokers_in_racks("a", "b", "c"), careful(3, 2), topics, version="3.9.2")
-
-
-def two_on_purpose() -> Healthy:
-    waiver = "{rule: quorum-size, reason: one controller for two brokers, subjects: [quorum]}"
-    topics = (TopicSpec("orders", [(1, 2), (2, 1)]),)
-    return Healthy(brokers_in_racks("a", "b"), careful(2, 1), topics, (waiver,))
-
-
-def racks_that_differ() -> Healthy:
-    """With the listener that Strimzi gives to its brokers."""
-    ports = free_ports(4)
-    brokers = [
-        BrokerSpec(number, rack, listeners=(Listener("REPLICATION-9091", port),))
-        for number, rack, port in zip(range(1, 5), "aabc", ports, strict=True)
-    ]
-    return Healthy(brokers, careful(3, 2), (TopicSpec("orders", UNEVEN),))
-
-
-def one_rack() -> Healthy:
-    """Brokers that fail together, and their team says so; a single way in."""
-    waiver = "{rule: quorum-one-rack, reason: one room, subjects: [quorum]}"
-    topics = (TopicSpec("orders", IN_TURN),)
-    return Healthy(brokers_in_racks("a", "a", "a"), careful(3, 2), topics, (waiver,))
 
 
 def placed_by_kafka() -> Healthy:
@@ -135,19 +93,13 @@ def placed_by_kafka() -> Healthy:
     )
 
 
-EVERY_COMMIT: Final = (dedicated_controllers_without_racks, two_log_dirs_and_a_balancer)
-# `tests/support/audit_zoo.py` has clusters like these in memory.
-NIGHTLY: Final = (
-    combined_without_racks,
-    hosted_with_zookeeper,
-    two_on_purpose,
-    racks_that_differ,
-    one_rack,
-    placed_by_kafka,
-)
+# `tests/support/audit_zoo.py` has twenty more in memory.
 CLUSTERS: Final = (
-    *EVERY_COMMIT,
-    *(pytest.param(make, marks=pytest.mark.nightly) for make in NIGHTLY),
+    two_log_dirs_and_a_balancer,
+    *(
+        pytest.param(make, marks=pytest.mark.nightly)
+        for make in (dedicated_controllers_without_racks, hosted_with_zookeeper, placed_by_kafka)
+    ),
 )
 
 
