@@ -4,7 +4,6 @@ import random
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -13,30 +12,14 @@ from confluent_kafka import Producer
 
 from counterpoise.installation import Installation
 from counterpoise.services import analyses, reports, snapshots
-from counterpoise.services.snapshots import keep
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.snapshot import take_snapshot
 from dev import local_kafka
-from dev.local_kafka import LocalKafka, SteadyProducer, TopicSpec, create_topics
+from dev.local_kafka import LocalKafka, TopicSpec, create_topics
 from dev.local_processes import wait_until
 
 RECORDS_PER_SECOND = 100
 RECORD_BYTES = 5_000
-# between the two snapshots: 25 seconds, or more on a busy machine
-RECORDS_BETWEEN = 2_500
-
-
-@pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[LocalKafka]:
-    with local_kafka.running(tmp_path / "kafka", 3) as cluster:
-        create_topics(cluster.bootstrap_string, [TopicSpec("orders", [(1, 2), (2, 3), (3, 1)] * 2)])
-        yield cluster
-
-
-@pytest.fixture
-def installation(tmp_path: Path, kafka: LocalKafka) -> Iterator[Installation]:
-    with installation_of(tmp_path, kafka) as installation:
-        yield installation
 
 
 @contextmanager
@@ -54,73 +37,11 @@ def installation_of(tmp_path: Path, kafka: LocalKafka) -> Iterator[Installation]
         yield installation
 
 
-@dataclass(frozen=True)
-class Moment:
-    """When a snapshot was read, and how many records there were then, from least to most."""
-
-    at: datetime
-    least: int
-    most: int
-
-    @classmethod
-    def of_snapshot(
-        cls, installation: Installation, scheduled_at: datetime, producer: SteadyProducer
-    ) -> "Moment":
-        acknowledged = producer.acknowledged
-        snapshot = snapshots.fresh_snapshot(installation, "local", scheduled_at)
-        sent = producer.sent
-        keep(installation, snapshot)
-        assert snapshot.observed_at is not None
-        return cls(snapshot.observed_at, acknowledged, sent)
-
-    def bytes_per_second_since(self, earlier: "Moment") -> tuple[float, float]:
-        """Return the least and the most that came in."""
-        seconds = (self.at - earlier.at).total_seconds()
-        least, most = self.least - earlier.most, self.most - earlier.least
-        return least * RECORD_BYTES / seconds, most * RECORD_BYTES / seconds
-
-
 def observed_at(installation: Installation, named: Mapping[str, str]) -> datetime:
     """Return when a snapshot was read: a busy machine takes its time before."""
     read_at = installation.archive.read_snapshot("local", named["snapshot_id"]).observed_at
     assert read_at is not None
     return read_at
-
-
-def test_bytes_in_are_those_of_a_producer_of_known_rate(
-    kafka: LocalKafka, installation: Installation
-) -> None:
-    begin = installation.clock()
-    with SteadyProducer(
-        kafka.bootstrap_string, "orders", RECORDS_PER_SECOND, RECORD_BYTES
-    ) as producer:
-        wait_until(lambda: producer.acknowledged >= RECORDS_PER_SECOND, "the first records", 120)
-        first = Moment.of_snapshot(installation, begin, producer)
-        until = producer.acknowledged + RECORDS_BETWEEN
-        wait_until(
-            lambda: producer.acknowledged >= until, "enough records between the snapshots", 240
-        )
-        last = Moment.of_snapshot(installation, begin + timedelta(minutes=1), producer)
-    assert not producer.failed, producer.last_error
-    assert analyses.analyse(installation, "round", lambda _: None) == ["local"]
-    newest = max(installation.results.of_cluster("local"))
-    least, most = last.bytes_per_second_since(first)
-    (orders,) = (
-        row
-        for row in installation.results.table("topic_load", {newest}).to_pylist()
-        if row["topic"] == "orders"
-    )
-    assert 0.9 * least <= orders["bytes_in_per_second"] <= 1.1 * most
-    brokers = installation.results.table("broker_load", {newest}).to_pylist()
-    for rate in ("leader_bytes_in_per_second", "follower_bytes_in_per_second"):
-        assert 0.9 * least <= sum(row[rate] or 0 for row in brokers) <= 1.1 * most
-    dirs = installation.results.table("log_dir_load", {newest}).to_pylist()
-    copies = installation.archive.read_snapshot("local", newest).replicas["size_bytes"].to_pylist()
-    assert (
-        sum(row["held_bytes"] for row in dirs)
-        == sum(copies)
-        > 2 * RECORD_BYTES * RECORDS_PER_SECOND
-    )
 
 
 TIMEOUT_SECONDS = 120
