@@ -14,7 +14,7 @@ from counterpoise.errors import ClusterError, ClusterUnreachableError
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
 from tests.simulated_kafka.cluster import SimulatedCluster
-from tests.support.audits import HEALTHY, connectivity, healthy, snapshot_of
+from tests.support.audits import connectivity, healthy, snapshot_of
 from tests.support.command_line import CommandLine
 
 BROKER = ConfigResource(ConfigResourceType.BROKER, "2")
@@ -159,15 +159,6 @@ def test_trouble_has_one_message_and_its_code(
     )
     unknown = shell.type("audit", "--cluster", "demo")
     assert unknown.code == 2 and 'no rule "no-such"' in unknown.err
-
-
-def test_text_from_the_cluster_moves_no_cursor(shell: CommandLine, kafka: SimulatedCluster) -> None:
-    hostile = healthy(HEALTHY, racks="1=a 2=b 3=c 4=[bold]\x1b[2J")
-    kafka.__dict__.update(hostile.__dict__)
-    kafka.configs.dynamic[BROKER] = {"a[red]\x1b[2Jb": "x"}
-    typed = shell.type("audit", "--cluster", "demo")
-    assert "\x1b[2J" not in typed.out
-    assert "a[red]\N{REPLACEMENT CHARACTER}[2Jb" in typed.out
 
 
 def test_data_docs_of_the_newest_snapshot_are_written_when_asked(shell: CommandLine) -> None:

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from counterpoise.model.finding import from_json, to_json
 from counterpoise.storage import Store
 from tests.support.audits import facts, healthy
 from tests.support.broken import arguments, documents, plans, settings
-from tests.support.broken.case import HOSTILE, SECRET, Broken
+from tests.support.broken.case import SECRET, Broken
 from tests.support.broken.histories import AUDITS, SNAPSHOT_ID, STORES, BrokenStore
 from tests.support.command_line import CommandLine
 
@@ -77,26 +76,6 @@ def test_a_broken_input_gets_one_clear_message(
 def test_the_corpus_is_large_and_each_case_has_a_name_of_its_own() -> None:
     assert len(CASES) >= 150
     assert len({case.id for case in CASES}) == len(CASES)
-
-
-# -- names that are odd and allowed
-
-
-@pytest.mark.parametrize("key", ["rack", "host", "cluster"])
-@pytest.mark.parametrize("name", [HOSTILE, "[red]x[/red]", "\u202eright to left", "r" * 10_000])
-def test_a_hostile_name_is_shown_without_what_moves_a_cursor(
-    key: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    document: dict[str, Any] = json.loads(documents.TEXT)
-    target = document if key == "cluster" else document["brokers"][0]
-    target[key] = name
-    (tmp_path / "state.json").write_text(json.dumps(document))
-    shell = CommandLine.in_folder(tmp_path, capsys)
-    words = ("--goal", "add-brokers", "--brokers", "4", "--out", tmp_path / "plan.json")
-    assert shell.type("plan", "--state", tmp_path / "state.json", *words).code == 0
-    shown = shell.type("show", tmp_path / "plan.json")
-    assert shown.code == 0
-    assert not any(character in shown.out + shown.err for character in "\x1b\x07\r\u202e")
 
 
 # -- the history, and audits in the store
