@@ -1,6 +1,5 @@
 """The JSON API: the data of the pages, for the same people, documented key by key."""
 
-import json
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,7 +12,6 @@ from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.model.fleet_document import ClusterState, fleet_json
 from counterpoise.model.json_values import iso_time
 from counterpoise.reporting.balance_document import leader_balance_json
-from tests.support import hostile
 from tests.support.pages import Pages
 from tests.unit.test_fleet import balance, load
 from tests.unit.test_web_audit import audit, finding
@@ -181,20 +179,3 @@ def test_an_error_is_json(pages: Pages, path: str, status: int, root_path: str) 
     assert response.status_code == status and response.json()["detail"]
     assert response.json().get("known", ["demo"]) == ["demo"]
     assert "shut" not in response.text
-
-
-def test_a_failure_shows_a_reference_alone(pages: Pages) -> None:
-    pages.environment["COUNTERPOISE_LEDGER"] = "postgresql+psycopg://nobody@127.0.0.1:1/x?a=s3cr3t"
-    with pages.browser() as browser:
-        response = browser.get("/api/ledger")
-    assert response.status_code == 503 and "s3cr3t" not in response.text
-    assert "reference" in response.json()["detail"]
-
-
-def test_hostile_text_stays_text(pages: Pages) -> None:
-    audit(pages, 0, finding(hostile.HOSTILE))
-    decide(pages, pages.propose("demo", by=hostile.NAME), hostile.NAME, hostile.HOSTILE)
-    with pages.browser() as browser:
-        for path in CALLS:
-            hostile.check_json(browser.get(path).text)
-    assert hostile.MARK in json.dumps(call(pages, "/api/ledger"))

@@ -1,7 +1,6 @@
 """POST /api/runs/RUN/decision: what programs send, and what they are told."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from counterpoise.installation import open_installation
 from counterpoise.model.run import RunState
 from tests.support.ledger_view import change_state
 from tests.support.web import browser, token_on
-from tests.unit.test_web_plans import approvals_of, environment, new_plan, propose, run_id
+from tests.unit.test_web_plans import approvals_of, environment, new_plan, run_id
 
 __all__ = ["environment", "run_id"]  # fixtures
 
@@ -140,18 +139,3 @@ def test_without_a_bearer_the_token_of_a_page_is_asked_for(
         assert "X-Counterpoise-Token" in refused.json()["detail"]
     assert approvals_of(environment, run_id) == ()
     assert decide(alice, run_id, {"X-Counterpoise-Token": page_token}, **YES).status_code == 200
-
-
-def test_of_two_people_the_second_ones_yes_counts(environment: dict[str, str]) -> None:
-    config = Path(environment["COUNTERPOISE_CONFIG"])
-    config.write_text(config.read_text().replace("approval: {", "approval: {critical: yes, "))
-    run_id = propose(environment, new_plan())
-    told = []
-    for user in ("alice", "alice", "bob"):
-        with browser(environment, user) as client:
-            told.append(decide(client, run_id, **YES).json())
-    assert [(one["approvals_missing"], one["state"]) for one in told] == [
-        (1, "proposed"),
-        (1, "proposed"),
-        (0, "approved"),
-    ]

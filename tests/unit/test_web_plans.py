@@ -388,29 +388,6 @@ def approve(environment: dict[str, str], run_id: str, plan: RebalancePlan) -> No
         installation.ledger.record_decision(yes, is_enough=lambda _: False)
 
 
-def test_a_plan_that_is_superseded_while_somebody_reads_it_cannot_be_approved(
-    environment: dict[str, str], run_id: str
-) -> None:
-    with browser(environment, "alice") as alice:
-        shown = alice.get(f"/runs/{run_id}").text
-        newer = propose(
-            environment, replace(new_plan(), warnings=("newer",)), dag_run_id="manual__2"
-        )
-        fields = {
-            "form_token": token_on(shown),
-            "plan": fingerprint_on(shown),
-            "answer": "approve",
-            "rate": "20MB/s",
-            "reason": "kept words",
-        }
-        answer = alice.post(f"/runs/{run_id}/answer", data=fields)
-        assert answer.status_code == 409
-        assert "Superseded" in answer.text and f'href="/runs/{newer}"' in answer.text
-        # The form of the old plan, sent to the new run:
-        stale = alice.post(f"/runs/{newer}/answer", data=fields)
-        assert stale.status_code == 409 and "another plan" in stale.text
-
-
 def test_nothing_but_a_form_that_is_sent_answers(environment: dict[str, str], run_id: str) -> None:
     query = "answer=approve&rate=20MB/s&reason=x"
     with browser(environment, "alice") as alice:

@@ -286,13 +286,6 @@ def test_page_and_command_line_write_the_same_row(
     assert of_command.person == who()
 
 
-def test_a_freeze_and_its_end(oscar: TestClient, moving: SimulatedRun) -> None:
-    assert post(oscar, moving, "freeze", until="8h", reason="release").status_code == 303
-    assert "frozen until" in oscar.get(f"/runs/{moving.run_id}").text
-    assert post(oscar, moving, "unfreeze", reason="done").status_code == 303
-    assert [request.run_id for request in requests_of(moving)] == [None, None]
-
-
 @pytest.mark.parametrize(
     ("control", "typed", "status", "words"),
     [
@@ -368,19 +361,6 @@ def test_a_page_asks_once_more_before_it_cancels(oscar: TestClient, moving: Simu
     assert asked.text.count('class="main"') == 0 and 'name="sure" value="yes"' in asked.text
     assert post(oscar, moving, "cancel", reason="kept words").status_code == 303
     assert [request.control for request in requests_of(moving)] == ["cancel"]
-
-
-def test_links_and_answers_stand_below_the_prefix_of_airflow(
-    environment: dict[str, str], moving: SimulatedRun
-) -> None:
-    prefix = "/airflow/counterpoise"
-    with browser(environment, "oscar", root_path=prefix) as oscar:
-        page = oscar.get(f"/runs/{moving.run_id}").text
-        assert f'formaction="{prefix}/runs/{moving.run_id}/requests/pause"' in page
-        assert f'data-progress="{prefix}/api/runs/{moving.run_id}/progress"' in page
-        assert f'href="{prefix}/clusters/picture"' in page
-        answer = post(oscar, moving, "pause", reason="x")
-    assert answer.headers["location"] == f"{prefix}/runs/{moving.run_id}"
 
 
 def test_a_healthy_run_warns_of_nothing(tmp_path: Path, environment: dict[str, str]) -> None:
