@@ -7,13 +7,15 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from airflow.models.dagrun import DagRun
+
     from counterpoise.installation import Installation
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
     from counterpoise.kafka_admin.connection import ConnectionSettings
@@ -113,14 +115,11 @@ def dead_cluster(
 
 
 @pytest.fixture
-def kafka_rebalance(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The Dag, whose runs are for the cluster `demo` and do not wait between steps."""
+def kafka_rebalance(monkeypatch: pytest.MonkeyPatch) -> "Callable[[dict[str, Any]], DagRun]":
+    """Runs the Dag with a configuration, for the cluster `demo`, without waits between steps."""
     from airflow.dag_processing.dagbag import DagBag
     from airflow.models import dagrun
 
-    dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"]
-    for task_id in ("execute", "settle"):
-        dag.get_task(task_id).min_wait_seconds = 0.0
     create = dagrun.get_or_create_dagrun
 
     def create_with_key(**arguments: Any) -> Any:
@@ -129,5 +128,14 @@ def kafka_rebalance(monkeypatch: pytest.MonkeyPatch) -> Any:
         arguments["session"].commit()
         return run
 
+    def run(conf: dict[str, Any]) -> "DagRun":
+        dag = DagBag(dag_folder=ROOT / "dags").dags[
+            "kafka_rebalance"
+        ]  # `test` writes to its params
+        for task_id in ("execute", "settle"):
+            task: Any = dag.get_task(task_id)
+            task.min_wait_seconds = 0.0
+        return dag.test(run_conf=conf)
+
     monkeypatch.setattr(dagrun, "get_or_create_dagrun", create_with_key)
-    return dag
+    return run

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def rebalance(
-    installation: Installation, kafka_rebalance: Any
+    installation: Installation, kafka_rebalance: Callable[[dict[str, Any]], DagRun]
 ) -> Callable[[Callable[[Run], None], dict[str, Any]], str]:
     """Runs the Dag for the cluster `demo`, calls `answer` for as long as a task waits for one, and
     gives the state in which it ends.
@@ -39,7 +39,7 @@ def rebalance(
     def run(answer: Callable[[Run], None], conf: dict[str, Any]) -> str:
         init_auth_manager()
         with answered_by(lambda: answer(installation.ledger.runs()[0])):
-            return str(kafka_rebalance.test(run_conf=conf).state)
+            return str(kafka_rebalance(conf).state)
 
     return run
 

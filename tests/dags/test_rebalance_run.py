@@ -74,7 +74,7 @@ def answer_in_ledger(answer: Answer, user: str | None) -> None:
 
 @pytest.fixture
 def rebalance(
-    installation: Installation, kafka_rebalance: Any
+    installation: Installation, kafka_rebalance: Callable[[dict[str, Any]], DagRun]
 ) -> Callable[..., tuple[str, dict[str, str]]]:
     """Runs the Dag for the cluster `demo`; gives the state of the run and of every task."""
 
@@ -92,7 +92,7 @@ def rebalance(
             **rebalance_request,
         }
         with answered_by(partial(answer_in_ledger, answer, user)):
-            ended = kafka_rebalance.test(run_conf=conf)
+            ended = kafka_rebalance(conf)
         return ended.state, {task.task_id: task.state for task in ended.get_task_instances()}
 
     return run
