@@ -1,7 +1,7 @@
 """Clusters of providers, on real brokers that have the same restrictions by ACLs, and beside
 somebody who does what a provider's operator does.
 
-What came of it is read with Kafka's own tools, and from the brokers' log of requests.
+What came of it is read with Kafka's own tools.
 """
 
 import json
@@ -34,14 +34,10 @@ from tests.support.kafka_facts import (
     is_copying,
     ongoing_reassignments,
     placement,
-    throttle_lines,
 )
-from tests.support.request_log import reassignment_calls
 from tests.support.secured_kafka import SecuredKafka, connect, secured_kafka
 
 WHERE = ("--cluster", "demo")
-YES = ("--rate", "50MB/s", "--reason", "a test")
-MOVES = 24
 MB = 1_000_000
 ACL_SECONDS = 60.0  # brokers act on an ACL a moment after it was made
 
@@ -129,54 +125,6 @@ def test_confluent_cloud_is_read_as_far_as_it_lets(
 
 def acls_of_topics() -> list[Acl]:
     return [acl for acl in READER_ACLS if acl.resource_type != "cluster"]
-
-
-def test_confluent_cloud_refuses_what_leads_to_a_run(
-    secured: SecuredKafka, shell: CommandLine
-) -> None:
-    """Also what was approved before the provider was written, by whoever might do all of it."""
-    make_topic(secured, "refused", size=MB)
-    reader, operator = (secured.settings("PLAIN", who) for who in ("reader", "operator"))
-    before = state_of(secured)
-    with secured.allowing("reader", READER_ACLS), secured.allowing("operator", OPERATOR_ACLS):
-        connect(shell, reader, operator, policy="provider: confluent")
-        plan = plan_for(shell, "refused")
-        for words in (("propose", plan), ("approve", plan, *YES), ("execute", plan)):
-            refused = one_line(typed(shell, *words, code=1))
-            assert "cluster demo is on Confluent Cloud: reassignments are not open" in refused
-        connect(shell, reader, operator)
-        await_yes(shell, "approve", plan, *YES)
-        connect(shell, reader, operator, policy="provider: confluent")
-        refused = one_line(typed(shell, "execute", plan, code=1))
-        assert "snapshots, reports and audits only" in refused
-    assert state_of(secured) == before
-
-
-# -- Amazon MSK: tokens, and no more than 10 partitions in one call
-
-
-@pytest.mark.parametrize(("provider", "largest"), [("provider: msk, ", 10), ("", MOVES)])
-def test_no_call_of_a_run_has_more_partitions_than_the_provider_asks_for(
-    secured: SecuredKafka, shell: CommandLine, provider: str, largest: int
-) -> None:
-    """Elsewhere one call has more, or this would show nothing."""
-    topic = f"moved-{largest}-at-once"
-    make_topic(secured, topic, MOVES, size=MB // 10)
-    reader, operator = (secured.settings("OAUTHBEARER", who) for who in ("reader", "operator"))
-    movement = "movement: {max_moves_in_flight: 100}"
-    connect(shell, reader, operator, policy=f"{provider}{movement}")
-    with secured.allowing("reader", READER_ACLS), secured.allowing("operator", OPERATOR_ACLS):
-        plan = plan_for(shell, topic)
-        await_yes(shell, "preflight", plan)
-        typed(shell, "approve", plan, *YES)
-        with reassignment_calls(secured.kafka) as calls:
-            assert "throttling: " in typed(shell, "execute", plan).out
-        typed(shell, "verify", plan)
-    moves = {f"{m['topic']}-{m['partition']}" for m in json.loads(plan.read_text())["moves"]}
-    sizes = [len(moves.intersection(call)) for call in calls]
-    assert sum(sizes) == len(moves) > 10
-    assert (max(sizes) <= 10) == (largest == 10), sizes
-    assert throttle_lines(secured.kafka) == []
 
 
 # -- Strimzi: an operator that gives each topic the configs of its KafkaTopic
