@@ -19,6 +19,7 @@ from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import GOALS_WITH_BROKERS, PLANNED_GOALS, Goal, PlanRequest, Scope
 from counterpoise.planning import make_plan
 from counterpoise.validation import find_violations

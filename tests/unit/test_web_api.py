@@ -1,5 +1,6 @@
 """The JSON API: the data of the pages, for the same people, documented key by key."""
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import timedelta
