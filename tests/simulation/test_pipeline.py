@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,11 @@ from counterpoise.model.acl import REASSIGN
 from counterpoise.model.approval import Decision
 from counterpoise.model.control import Control
 from counterpoise.model.person import Person
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.services import execution, plans, proposals, reports, requests, validations
+from counterpoise.services.kept_empty import plan_for
 from counterpoise.settings import parse_settings
 from counterpoise.units import format_moment
 from tests.simulated_kafka.cluster import SimulatedCluster
@@ -268,6 +271,21 @@ def test_what_no_plan_would_make_more_even_is_neither_asked_about_nor_reported(
         reports.report_fleet(installation)
         fleet = json.loads(installation.archive.read_report("fleet.json"))
         assert fleet["clusters"][0]["wanted_goal"] is None
+
+
+def test_a_report_makes_the_plan_of_what_would_help_once(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def counted(*asked: Any) -> RebalancePlan:
+        made.append(asked)
+        return plan_for(*asked)
+
+    monkeypatch.setattr(proposals, "plan_for", counted)
+    analyse_by_hand(installation, UNEVEN)
+    assert reports.report_balances(installation, ["demo"]).nothing_to_ask == ()
+    assert len(made) == 1
 
 
 def test_a_fair_share_of_bytes_follows_the_disks(

@@ -7,7 +7,7 @@ Wiring: what a figure means is in `analysis/`.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
@@ -19,6 +19,7 @@ from counterpoise.errors import RefusedError, StoreError
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeaderBalance, WantedRebalance
 from counterpoise.model.load import ClusterLoad
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.tables import PARTITION_LOAD, TOPIC_BALANCE, TOPIC_LOAD, rows_of
 from counterpoise.results import Results
 from counterpoise.services.analyses import stored_view
@@ -56,6 +57,7 @@ class KnownOfCluster:
     series: analysis.SeriesColumns
     results: Results
     kept_empty: frozenset[int]  # brokers
+    plans: dict[WantedRebalance, RebalancePlan] = field(default_factory=dict)  # made already
 
     @property
     def closed(self) -> frozenset[int]:

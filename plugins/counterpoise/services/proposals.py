@@ -176,12 +176,16 @@ def _can_be_asked_for(
 def plan_of(
     installation: Installation, analysed: ClusterAnalysis, wanted: WantedRebalance
 ) -> RebalancePlan:
-    """Return the plan of the newest snapshot. It is empty, or refused, where racks, large
-    partitions, replica sets or constraints keep the cluster from being any more even.
+    """Return the plan of the newest snapshot, made once. It is empty, or refused, where racks,
+    large partitions, replica sets or constraints keep the cluster from being any more even.
     """
-    latest = analysed.balance.latest
-    snapshot = installation.archive.read_snapshot(analysed.balance.cluster, latest.snapshot_id)
-    return plan_for(installation, snapshot, RebalanceRequest(wanted.goal, wanted.broker_ids))
+    plans, cluster = analysed.known.plans, analysed.balance.cluster
+    if wanted not in plans:
+        snapshot_id = analysed.balance.latest.snapshot_id
+        snapshot = installation.archive.read_snapshot(cluster, snapshot_id)
+        request = RebalanceRequest(wanted.goal, wanted.broker_ids)
+        plans[wanted] = plan_for(installation, snapshot, request)
+    return plans[wanted]
 
 
 def _is_in_the_way(installation: Installation, run: Run, wanted: WantedRebalance) -> bool:
