@@ -225,6 +225,7 @@ def test_a_pause_is_told_once_and_in_words(oscar: TestClient, moving: SimulatedR
     page = words_on(oscar.get(f"/runs/{moving.run_id}", params={"tab": "checks"}).text)
     assert "bob paused it: month end" in page and "asked for a pause" not in page
     assert ": the end of the pause" in page
+    assert "1 warning" in page and "2 warnings" not in page, "a person has asked for the pause"
 
 
 def test_a_freeze_halts_no_run_and_its_end_is_told(oscar: TestClient, moving: SimulatedRun) -> None:

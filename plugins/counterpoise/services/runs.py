@@ -86,6 +86,7 @@ class Waiting:
     since: datetime
     halts_at: datetime | None
     goes_on_at: datetime | None = None
+    is_wanted: bool = False  # a person has asked for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,9 +409,10 @@ def _requested(
     what = f"the end of the {'pause' if is_pause else 'freeze'}"
     since = subjects.get(request.at.isoformat()) if request else None
     if request is None or since is None:
-        return Waiting(what, min(subjects.values()), None)
+        return Waiting(what, min(subjects.values()), None, is_wanted=True)
     patience = None if request.until else patience_of(condition, limits)
-    return Waiting(what, since, since + patience if patience else None, request.until)
+    halts_at = since + patience if patience else None
+    return Waiting(what, since, halts_at, request.until, is_wanted=True)
 
 
 def workspace(

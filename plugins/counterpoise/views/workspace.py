@@ -461,7 +461,10 @@ class RunWorkspace:
         found = [
             *self._against,
             *(
-                Check(Badge("warn", "clock", "Waits"), _waiting_in_words(wait))
+                Check(
+                    Badge("calm" if wait.is_wanted else "warn", "clock", "Waits"),
+                    _waiting_in_words(wait),
+                )
                 for wait in self.waits
             ),
             *_folded(Badge("warn", "warn", "Warning"), warnings),
