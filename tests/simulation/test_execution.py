@@ -183,6 +183,17 @@ def test_drift_refuses_and_changes_nothing(
     assert not [c for c in run.cluster.calls[calls:] if c.name in MUTATING]
 
 
+def test_what_somebody_has_moved_already_is_drift(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    move = run.plan.moves[0]
+    run.cluster.alter_reassignments({move.topic_partition: move.replicas_after})
+    while run.cluster.list_reassignments():
+        run.cluster.advance(60.0)
+    with pytest.raises(StalePlanError, match=str(move.topic_partition)):
+        run.driver().open()
+    assert run.run.state is RunState.APPROVED
+
+
 def test_leaders_and_in_sync_replicas_may_change_without_being_drift(tmp_path: Path) -> None:
     run = SimulatedRun.make(tmp_path)
     run.cluster.kill_broker(1)
