@@ -12,6 +12,7 @@ from rich.console import Console
 
 from counterpoise.cli import plans
 from counterpoise.cli.common import plain_console, safe_console
+from counterpoise.installation import open_installation
 from counterpoise.model.document import to_document
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.views.plan import PlanView
@@ -341,3 +342,16 @@ def test_a_warning_of_several_lines_is_printed_as_lines(
         "  a:1: refused",
         "  \N{REPLACEMENT CHARACTER}[31mwarning: x",
     ]
+
+
+def test_a_plan_is_named_by_its_run_too(shell: CommandLine) -> None:
+    """As pages and `status` name it."""
+    path = plan(shell)
+    document = RebalancePlan.from_json(path.read_text())
+    with open_installation(environment=shell.environment) as installation:
+        uri = installation.archive.write_plan(document)
+        run = installation.ledger.propose(document, uri, requested_by="system:ops")
+    shown = shell.type("show", run.run_id)
+    assert shown.code == 0 and document.fingerprint in shown.out
+    unknown = shell.type("show", "demo-20260101T000000Z-000000")
+    assert unknown.code == 2 and "No such file" in unknown.err

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rich.console import (
     Console,
@@ -22,10 +22,7 @@ from rich.text import Text
 
 from counterpoise.cli.output_files import path_argument
 from counterpoise.cli.streams import is_unicode
-from counterpoise.errors import (
-    CounterpoiseError,
-    InputError,
-)
+from counterpoise.errors import CounterpoiseError, InputError, LedgerError, UnknownNameError
 from counterpoise.input_files import DOCUMENTS, read_input_text
 from counterpoise.installation import Installation, open_bootstrap_installation, open_installation
 from counterpoise.model.cluster import ClusterSnapshot
@@ -40,6 +37,9 @@ from counterpoise.services import plans, runs
 
 # What `add_commands` of each module gets.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+PLAN_HELP: Final = "the plan's file, or the id of its run"
+_SUFFIXES_OF_PLANS: Final = (".json", ".gz")
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def add_plan_command(
 ) -> argparse.ArgumentParser:
     """Return the parser of a command whose first argument is a plan's file."""
     parser = commands.add_parser(name, description=description)
-    parser.add_argument("plan", type=path_argument, metavar="PLAN", help="the plan's file")
+    parser.add_argument("plan", type=path_argument, metavar="PLAN", help=PLAN_HELP)
     parser.add_argument(
         "--bootstrap",
         type=_addresses,
@@ -280,7 +280,19 @@ def read_saved_cluster(path: Path) -> tuple[ClusterSnapshot, Inspection | None]:
 
 
 def read_plan(path: Path) -> RebalancePlan:
-    return RebalancePlan.from_json(read_text(path, "plan"), where=str(path))
+    """Return the plan of a file, or of the run of this id. Raises InputError."""
+    return _plan_of_run(path) or RebalancePlan.from_json(read_text(path, "plan"), where=str(path))
+
+
+def _plan_of_run(path: Path) -> RebalancePlan | None:
+    """Return the plan of the run of this id; None for the name of a file, there or not."""
+    if path.name != str(path) or path.suffix in _SUFFIXES_OF_PLANS or _is_file(path):
+        return None
+    try:
+        with open_installation(may_make_ledger=False) as installation:
+            return installation.plan_of(installation.ledger.run(str(path)))
+    except (UnknownNameError, LedgerError):
+        return None
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
+    PLAN_HELP,
     Commands,
     add_cluster_arguments,
     add_json_argument,
@@ -380,7 +381,7 @@ def _add_show(commands: Commands) -> None:
         description="Shows a plan: what moves, what it is good for, and how far it is from the "
         "least that any plan has to move.",
     )
-    parser.add_argument("plan", type=path_argument, metavar="PLAN", help="the plan's file")
+    parser.add_argument("plan", type=path_argument, metavar="PLAN", help=PLAN_HELP)
     _add_rate_argument(parser)
     add_json_argument(parser)
     parser.set_defaults(run=_show)
@@ -397,7 +398,7 @@ def _add_export(commands: Commands) -> None:
         "export",
         description="Writes a plan, or its undo, as the JSON that kafka-reassign-partitions reads.",
     )
-    parser.add_argument("plan", type=path_argument, metavar="PLAN", help="the plan's file")
+    parser.add_argument("plan", type=path_argument, metavar="PLAN", help=PLAN_HELP)
     parser.add_argument("--undo", action="store_true", help="the assignment to go back to")
     parser.add_argument(
         "--out", type=path_argument, metavar="R.json", help="write here instead of to the terminal"

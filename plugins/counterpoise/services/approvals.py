@@ -325,9 +325,9 @@ def check_validated(installation: Installation, run: Run) -> None:
         )
     if validated_at(run, events) is None and run.state is not RunState.HALTED:
         raise RefusedError(
-            f"plan {run.fingerprint} was not validated: its rules and data have not been checked "
-            "yet. Answer when the task validate has succeeded (somebody may have marked it as "
-            "success), or propose the plan again (`counterpoise propose PLAN`)"
+            "the rules and data of this plan have not been checked yet: the task validate does "
+            "that, mostly within a minute; answer again then. Where it ended without (somebody may "
+            "have marked it as success), propose the plan again (`counterpoise propose PLAN`)"
         )
 
 
