@@ -206,7 +206,10 @@ def test_the_page_after_start_waits_for_no_plan_that_cannot_come(
     with pages.browser("alice") as client:
         for waiting in ("queued", "running"):
             set_dag_run_state(client, waiting)
-            assert client.get(STARTED).headers["refresh"].startswith("5;")
+            page = client.get(STARTED)
+            assert page.headers["refresh"].startswith("5;")
+            asks_whether_it_starts = "whether Airflow’s scheduler runs" in page.text
+            assert asks_whether_it_starts == (waiting == "queued")
         set_dag_run_state(client, state)
         page = client.get(STARTED)
     assert "refresh" not in page.headers and "loads again" not in page.text

@@ -80,9 +80,12 @@ def test_a_page_without_a_login_asks_for_one_and_comes_back(pages: Pages, prefix
         for program in (
             client.get("/fleet"),
             client.get("/api/fleet", headers=html),
-            client.post("/runs/a/answer", headers=html),
+            client.post("/runs/a/answer"),
         ):
-            assert program.status_code == 401, program.text
+            assert program.status_code == 401 and program.json() == {"detail": "Not authenticated"}
+        form = client.post("/runs/a/answer", headers=html)
+        assert form.status_code == 401 and "log in to Airflow" in form.text
+        check_sentence(form.text)
 
 
 def refuse_the_login(client: TestClient) -> None:
@@ -98,6 +101,14 @@ def refuse_the_login(client: TestClient) -> None:
 def test_an_unknown_address_of_the_api_is_json(client: TestClient) -> None:
     answer = client.get("/api/nothing")
     assert answer.status_code == 404 and answer.json()["detail"].startswith("There is nothing")
+
+
+def test_the_address_of_a_form_says_where_the_form_is(client: TestClient) -> None:
+    """As after a failed answer, when its address is opened again."""
+    for path in ("/setup/unpause", "/clusters/demo/start/snapshot"):
+        answer = client.get(path)
+        assert answer.status_code == 405 and "open the page that has the form" in answer.text
+        check_sentence(answer.text)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])

@@ -156,6 +156,8 @@ def test_a_failed_analysis_and_a_dead_scheduler_are_told(
         with open_installation(environment=home) as installation:
             installation.ledger.pin_cluster("orders-eu", "id")
             installation.ledger.record_snapshot("orders-eu", "x", installation.clock())
+        page = client.get("/setup").text
+        assert states(page)["First snapshot"] == "done", "whatever does not run now"
         set_airflow(client, is_paused=False, newest={"kafka_leader_balance": "failed"})
         page = client.get("/setup").text
         assert states(page)["First balance report"] == "failed" and "self-check" in page

@@ -154,7 +154,8 @@ def _engine(url: str) -> tuple[sa.URL, sa.Engine]:
         ) from None
     except sa.exc.NoSuchModuleError as error:
         raise InputError(
-            f"ledger: not a database URL ({error}); write it like sqlite:///var/ledger.db"
+            f"ledger: not a database URL ({error}); write it like sqlite:///var/ledger.db, or "
+            "postgresql+psycopg://user@host:5432/name"
         ) from None
     except ImportError as error:
         raise InputError(

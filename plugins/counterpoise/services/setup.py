@@ -9,7 +9,7 @@ our Dags: it may name clusters that others may not see. Limits: what the api-ser
 `counterpoise self-check` tries all of it from where tasks run.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,8 +116,9 @@ def _steps(
     clusters = _clusters(installation, airflow)
     connection = _connection(installation, clusters, airflow)
     steps = [home, ledger, clusters, connection, _dags(airflow)]
-    if all(step.is_done for step in steps):
-        steps += _first_results(installation, airflow)
+    may_start = all(step.is_done for step in steps)
+    if ledger.is_done:
+        steps += _first_results(installation, airflow, may_start=may_start)
     else:
         steps += _SNAPSHOT_AND_REPORT_LATER
     sees = [("clusters.yaml", str(locations.config))]
@@ -230,11 +231,15 @@ def _dags(airflow: AirflowNow) -> Step:
     )
 
 
-def _first_results(installation: Installation, airflow: AirflowNow) -> list[Step]:
+def _first_results(
+    installation: Installation, airflow: AirflowNow, *, may_start: bool
+) -> Sequence[Step]:
     """Return the steps of the first snapshot and the first report."""
     if installation.ledger.entries().newest_snapshots():
         snapshot = Step(_SNAPSHOT, "done", text="The history has begun.")
         return [snapshot, _first_report(installation, airflow)]
+    if not may_start:
+        return _SNAPSHOT_AND_REPORT_LATER
     state = airflow.newest.get(_SNAPSHOT_DAG)
     if state in _UNDER_WAY:
         text = f"{_SNAPSHOT_DAG} is {state}. {_SNAPSHOT_TEXT}"

@@ -65,6 +65,13 @@ _SENTENCES: Final = {
     404: "There is nothing of this name. It may have been renamed.",
     405: "Nothing can be sent to this address, and nothing was changed.",
 }
+_FORMS_ALONE: Final = (
+    "This address takes forms alone, and nothing was changed: open the page that has the form."
+)
+_LOGGED_OUT: Final = (
+    "You are not logged in any more, and nothing was changed: log in to Airflow, come back to the "
+    "page before this one, and send it again."
+)
 _FIRST_PAGES: Final = ("/fleet", "/waiting")
 _NOT_SHOWN: Final = "This page cannot be shown now."
 _NOT_KNOWN: Final = (
@@ -232,9 +239,13 @@ async def unroutable_response(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         return error_page(request, 422, "This form cannot be read, and nothing was changed.")
     assert isinstance(error, StarletteHTTPException)
-    if error.status_code == 401 and _is_opened_in_a_browser(request):
-        return RedirectResponse(_login_of(request), status_code=303)
+    if error.status_code == 401 and _is_from_a_browser(request):
+        if request.method == "GET":
+            return RedirectResponse(_login_of(request), status_code=303)
+        return error_page(request, 401, _LOGGED_OUT)
     sentence = _SENTENCES.get(error.status_code)
+    if error.status_code == 405 and request.method == "GET":
+        sentence = _FORMS_ALONE
     if error.status_code == 405 and is_api(request):
         allowed = (error.headers or {}).get("Allow", "GET")
         sentence = f"This address takes {allowed} alone, and nothing was changed."
@@ -245,10 +256,9 @@ async def unroutable_response(request: Request, error: Exception) -> Response:
     return response
 
 
-def _is_opened_in_a_browser(request: Request) -> bool:
-    """Return whether somebody opens a page, and no program asks for what is on it."""
-    is_page = request.method == "GET" and not is_api(request)
-    return is_page and "text/html" in request.headers.get("accept", "")
+def _is_from_a_browser(request: Request) -> bool:
+    """Return whether somebody opens a page or sends its form, and no program does."""
+    return not is_api(request) and "text/html" in request.headers.get("accept", "")
 
 
 def _login_of(request: Request) -> str:
