@@ -46,7 +46,7 @@ from counterpoise.web.responses import airflow_of, answer, base_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
 TABS: Final = ("moves", "brokers", "checks", "settings", "timeline")
-_POLLS_MOVING: Final = 5  # seconds; a run observes every 10 s through Airflow
+_POLLS_MOVING: Final = 5  # seconds; a run observes every 10 s through Airflow, and soon starts
 _POLLS_WAITING: Final = 15
 _MAX_PAGE_DIGITS: Final = 6
 _FILES: Final[Mapping[str, Callable[[RebalancePlan], str]]] = {
@@ -363,7 +363,7 @@ def undo_refusal(installation: Any, details: RunDetails) -> str:
 
 def _poll_seconds(details: RunDetails) -> int:
     """Return how often the page asks what has changed; 0 where nothing will."""
-    if details.is_under_way:
+    if details.is_under_way or details.run.state is RunState.APPROVED:
         return _POLLS_MOVING
     return _POLLS_WAITING if details.may_be_rejected else 0
 
