@@ -250,14 +250,18 @@ def rack_bounds(placement: Placement, roles: Roles, weights: Ints | None = None)
 
 
 def count_targets(placement: Placement, roles: Roles, max_counts: Ints | None = None) -> Ints:
-    """Return replicas per broker in the end; destinations get no more than their `max_counts`."""
+    """Return replicas per broker in the end; destinations get no more than their `max_counts`.
+
+    What has come to a broker may go on; what was there before stays, unless the broker is a source.
+    """
     counts = placement.counts
+    kept = placement.cluster.load(np.where(placement.is_added, NOBODY, placement.replicas))
     one_of_each = placement.cluster.partition_count
     allowed = one_of_each if max_counts is None else np.minimum(one_of_each, max_counts)
     highest = np.maximum(counts, allowed)
     upper = np.where(roles.destinations, highest, counts)
     fixed = _fixed_load(placement)
-    lower = np.where(roles.sources, fixed, counts)
+    lower = np.where(roles.sources, fixed, kept)
     return fill_racks(
         loads=counts,
         lower=np.where(roles.leaving, fixed, lower),

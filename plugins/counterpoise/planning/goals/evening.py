@@ -103,7 +103,9 @@ class EveningGoal(PlanningGoal):
         if roles.leaving.any():
             drain(placement, roles, request.policy, placement.cluster.may_change)
         self.place_in_rounds(placement, roles, request)
-        if self._may_be_better(placement, roles) and is_affordable(placement, roles):
+        count = int(placement.cluster.may_change.sum())
+        is_affordable_now = is_affordable(placement, roles.destinations, count)
+        if self._may_be_better(placement, roles) and is_affordable_now:
             make_counts_best(placement, choose(Placement.of(placement.cluster)))
 
     def place_within(

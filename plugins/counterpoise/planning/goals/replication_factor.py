@@ -67,9 +67,8 @@ class ReplicationFactor(PlanningGoal):
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         if request.replication_factor is not None:
             # Dropped first, so that added replicas go to the brokers that are emptier then.
-            drop_surplus(placement, roles, request.replication_factor)
-            tolerance_percent = request.policy.bytes_tolerance_percent
-            add_missing(placement, roles, request.replication_factor, tolerance_percent)
+            drop_surplus(placement, roles, request.policy, request.replication_factor)
+            add_missing(placement, roles, request.policy, request.replication_factor)
 
     def copies(self, result: PlanningResult) -> Ints:
         factor, counts = result.request.replication_factor or 0, result.before.replica_counts

@@ -6,6 +6,5 @@ The steps change a `Placement`, which is the one mutable thing, and know nothing
     transfers, spread           brokers above their target count give replicas to those below it
     local_search                what is left of counts; then bytes, traffic and copies
     exchanges                   how searches go that start from the worst broker
-    new_replicas, lowering      replicas are drained or added, or dropped
-    free_replicas               what these two leave uneven
+    new_replicas, lowering      replicas are drained, added or dropped; `local_search` evens them
 """

@@ -3,8 +3,8 @@
     improve_worst(is_counted, find_outside, improve)
     best_with(broker, able, above_fair, best_of_pair)
 
-The free replicas of other goals, and the bytes that leaders take in, are evened that way; where
-replicas of a cluster stand has a search of its own (`local_search`).
+The bytes that leaders take in are evened that way; where replicas stand has a search of its own
+(`local_search`).
 """
 
 from collections.abc import Callable
@@ -14,9 +14,7 @@ import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
-from counterpoise.planning.arrays import UNBOUNDED
 
-MAX_EXCHANGES_PER_BROKER: Final = 20
 MAX_PARTNERS: Final = 12
 AIM_PERCENT: Final = 75  # of the tolerance, so that slightly other rates start nothing new
 _MAX_SAMPLE: Final = 200
@@ -37,37 +35,31 @@ _Exchange = TypeVar("_Exchange", bound=Scored)
 
 
 def improve_worst(
-    is_counted: Flags,
-    find_outside: Callable[[], Ints],
-    improve: Callable[[int], bool],
-    *,
-    max_steps: int = UNBOUNDED,
-    tries_again: bool = True,
+    is_counted: Flags, find_outside: Callable[[], Ints], improve: Callable[[int], bool]
 ) -> bool:
     """Improve the counted broker that is farthest outside, until none can be improved.
 
     A broker that cannot be (`improve` returns False) is passed over. When no other is outside, what
-    has changed since may have made it possible: with `tries_again` all are tried again. Return
-    whether any was improved.
+    has changed since may have made it possible: all are tried again. Return whether any was
+    improved.
     """
     is_hopeless = ~is_counted
     has_changed = was_improved = False
-    for _ in range(max_steps):
+    while True:
         outside = np.where(is_hopeless, 0, find_outside())
         worst = int(np.argmax(outside))
         if outside[worst] > 0:
             is_improved = improve(worst)
             is_hopeless[worst] = not is_improved
             has_changed |= is_improved
-        elif has_changed and tries_again:
+        elif has_changed:
             is_hopeless, has_changed, was_improved = ~is_counted, False, True
         else:
-            break
-    return has_changed or was_improved
+            return was_improved
 
 
 def pairs_with(
-    broker: int, able: Ints, above_fair: Ints, max_partners: int | None = None
+    broker: int, able: Ints, above_fair: Ints, max_partners: int
 ) -> list[tuple[int, int]]:
     """Return pairs (heavy, light) of a broker and others that are able, the other end first.
 

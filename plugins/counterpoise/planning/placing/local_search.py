@@ -212,7 +212,9 @@ class Search:
         *,
         may_copy_for_traffic: bool,
         max_copied_bytes: int = UNBOUNDED,
+        may_leave: Flags | None = None,
     ) -> "Search":
+        """Return the search; `may_leave` says of each replica whether it may, else all may."""
         cluster = placement.cluster
         percent = policy.bytes_tolerance_percent
         of_bytes = shares_of_bytes(placement, roles, percent)
@@ -222,7 +224,8 @@ class Search:
         loads = [Load(sizes, held, band, roles.sharing, True, cluster.broker_count, least)]
         if cluster.knows_traffic:
             loads.append(_traffic_of(placement, roles, policy, may_copy=may_copy_for_traffic))
-        rows, columns = np.nonzero((placement.replicas >= 0) & cluster.may_change[:, None])
+        is_open = (placement.replicas >= 0) & cluster.may_change[:, None]
+        rows, columns = np.nonzero(is_open if may_leave is None else is_open & may_leave)
         brokers = placement.replicas[rows, columns]
         order = np.lexsort((rows, cluster.size_bytes[rows], brokers))
         starts = np.searchsorted(brokers[order], np.arange(cluster.broker_count + 1))
@@ -314,7 +317,7 @@ class Search:
         """Return what each broker lacks, those that have too many, and those that lack some."""
         lack = wanted - self.placement.counts
         sources = np.flatnonzero((lack < 0) & self.roles.sharing)
-        return lack, sources, np.flatnonzero((lack > 0) & self.roles.destinations)
+        return lack, sources, np.flatnonzero((lack > 0) & self.roles.sharing)
 
     def _fill_pairs(self, wanted: Ints, harm: int, *, shares_out: bool) -> None:
         """Move replicas between pairs; each destination gets its part of each source's surplus
@@ -337,7 +340,12 @@ class Search:
     def _fill_pair(self, source: int, destination: int, count: int, harm: int) -> None:
         """Move up to `count` replicas with about the bytes that bring both nearer to their band."""
         choices = self._choices(self.held_by[source], source, destination)
-        partitions = choices.partitions[choices.harm == harm]
+        choices = choices.only(choices.harm == harm)
+        partitions = choices.partitions
+        if not choices.copied.any():  # then topics decide
+            topics_harmed = self.topic_shares.harm(self.placement, partitions, source, destination)
+            if (topics_harmed == 0).sum() >= count:
+                partitions = partitions[topics_harmed == 0]
         load = self.loads[0]
         excess = int(load.held[source] - load.band.highest[source])
         deficit = int(load.band.lowest[destination] - load.held[destination])

@@ -8,75 +8,88 @@ where counts per broker allow it.
         one is ranked lowest: drop it
         several: drop the one on the broker with most replicas of the topic, measured by its share;
                  then with most replicas and bytes
-    settle what is uneven by keeping another replica of a partition (`even_free_replicas`)
+    a flow makes racks and counts the best that there are, changing as little of that as can be; so
+        a leader loses its replica where that makes counts more even
+    keep other replicas of partitions where that makes bytes more even (`local_search`); in clusters
+        that are too large for the flow, and where its costs are not exact, counts first
 
 Worked example, from 3 replicas to 2: replicas on brokers 1 (rack a, leads), 2 (rack a) and 3
 (rack b), all in sync. The replicas on 1 and 2 share a rack, and 1 leads: broker 2's goes. If broker
 3's were out of sync, that one would go, although 1 and 2 share a rack.
-
-In the end a flow over all partitions makes racks and counts the best that there are, changing as
-little of that as can be; so a leader loses its replica where that makes counts more even.
 
 Promised: as many in-sync replicas stay as can: at least the smaller of the factor and those that
 are in sync now. Within that as many racks as can be, then even counts, then the present leader.
 Brokers out of scope lose no replica, and come to lead nothing by it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
-from counterpoise.model.evenness import ByteBand
-from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.placement import Placement, Replicas, Roles
-from counterpoise.planning.placing.free_replicas import (
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.local_search import Search
+from counterpoise.planning.placing.new_replicas import (
     BYTES_FIRST,
     TOLERANCE_PERCENT,
-    even_free_replicas,
+    Shares,
+    even_counts_of,
     largest_topics_first,
-    per_broker,
-    whole_shares,
 )
 from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.small import is_affordable, make_counts_best
 
 
-def drop_surplus(placement: Placement, roles: Roles, factor: int) -> None:
+def drop_surplus(placement: Placement, roles: Roles, policy: BalancePolicy, factor: int) -> None:
     """Drop replicas of partitions that may change until `factor` are left, or none may go."""
     cluster = placement.cluster
     surplus = np.flatnonzero(cluster.may_change & (placement.replica_counts > factor))
-    if not len(surplus):
-        return
-    shares = per_broker(factor, cluster.rack_sizes(roles.staying))[cluster.racks]
     rows = _ShrinkingRows.of(placement, surplus, factor)
     start = placement.copy()
     if not len(rows.too_long()):
         return
+    shares = Shares.of(placement, roles, np.minimum(placement.replica_counts, factor))
     while len(too_long := rows.too_long()):
         is_lowest = rows.ranked_lowest(too_long)
         is_decided = is_lowest.sum(axis=1) == 1
         rows.drop(too_long[is_decided], is_lowest[is_decided].argmax(axis=1))
         _drop_from_fullest(rows, too_long[~is_decided], is_lowest[~is_decided], shares)
-    has_rows = np.diff(rows.starts) > 0
-    involved = cluster.is_in_scope & has_rows
-
-    def find_band(after: Placement) -> ByteBand:
-        # Around the mean of the brokers involved: the others lose nothing here.
-        mean = int(after.bytes_held[involved].mean())
-        return ByteBand.around(np.full(len(involved), mean), TOLERANCE_PERCENT)
-
-    even_free_replicas(placement, involved, rows, find_band)
-    rows.restore_order()
-    if is_affordable(placement, roles):
+    nowhere = np.zeros_like(roles.destinations)
+    if is_affordable(placement, nowhere, len(surplus)):
         kept = rows.wanted, rows.may_stay, rows.must_stay
         make_counts_best(placement, ReplicaChoice.to_drop(start, roles, surplus, *kept))
+    _keep_others(rows, roles, policy)
+    rows.restore_order()
+
+
+def _keep_others(rows: "_ShrinkingRows", roles: Roles, policy: BalancePolicy) -> None:
+    """Keep other replicas instead where that makes counts, then bytes more even.
+
+    A replica may go "home": to a broker of its row that had one as good, in sync and live. Nothing
+    is copied, so nowhere else. What leads stays, and what is out of sync or out of scope.
+
+    Worked example: a row had [1, 2, 3] and keeps [1, 2], which share rack a; 3 was on rack b. The
+    replica on broker 2 may go home to 3: its rack has no other replica. Then the row keeps [1, 3].
+    """
+    placement, cluster = rows.placement, rows.placement.cluster
+    homes = np.full_like(cluster.replicas, NOBODY)
+    may_return = rows.is_good & rows.may_go
+    homes[rows.partitions] = np.where(may_return, cluster.replicas[rows.partitions], NOBODY)
+    again = Placement.of(replace(cluster, replicas=homes), placement.replicas.copy())
+    is_leader = again.replicas == cluster.leaders_now[:, None]
+    may_leave = ~is_leader & ~again.is_added
+    nowhere_else = roles.but(destinations=np.zeros_like(roles.destinations), sources=roles.sharing)
+    nearer = replace(policy, bytes_tolerance_percent=TOLERANCE_PERCENT)
+    search = Search.of(again, nowhere_else, nearer, may_copy_for_traffic=False, may_leave=may_leave)
+    even_counts_of(search, roles.unrestricted)
+    search.run()
+    placement.replicas[:] = again.replicas
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ShrinkingRows:
-    """The partitions that get fewer replicas, numbered as rows; they are `ChoosableReplicas`.
+    """The partitions that get fewer replicas, numbered as rows.
 
     A replica that is dropped leaves a gap until `restore_order` closes it.
     """
@@ -86,10 +99,6 @@ class _ShrinkingRows:
     is_good: Flags  # as the rows before: in sync and live
     may_go: Flags  # as the rows before: on a broker in scope
     wanted: Ints  # replicas in the end
-    by_broker: Ints  # numbers of rows, by the brokers that were in them
-    starts: Ints  # where those of a broker begin in `by_broker`
-    # Cached by source: replicas of it, and a broker whose dropped one would do as well, for each.
-    exchanges: dict[int, tuple[Replicas, Ints]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, placement: Placement, partitions: Ints, factor: int) -> "_ShrinkingRows":
@@ -99,12 +108,8 @@ class _ShrinkingRows:
         is_good = cluster.is_in_sync[partitions] & is_live
         may_go = np.append(cluster.is_in_scope, False)[rows]
         is_leader = rows == cluster.leaders_now[partitions, None]
-        row_numbers, _ = np.nonzero(rows >= 0)
-        brokers = rows[rows >= 0]
-        by_broker = np.argsort(brokers, kind="stable")
-        starts = np.searchsorted(brokers[by_broker], np.arange(cluster.broker_count + 1))
         wanted = _wanted_counts(rows, is_good, may_go, is_leader, factor)
-        return cls(placement, partitions, is_good, may_go, wanted, row_numbers[by_broker], starts)
+        return cls(placement, partitions, is_good, may_go, wanted)
 
     @property
     def has_enough_bad(self) -> Flags:
@@ -145,16 +150,9 @@ class _ShrinkingRows:
         return np.asarray(ranks == ranks.min(axis=1)[:, None])
 
     def drop(self, rows: Ints, positions: Ints) -> None:
-        partitions = self.partitions[rows]
-        self._count(partitions, self.placement.replicas[partitions, positions], -1)
-        self.placement.replicas[partitions, positions] = NOBODY
-
-    def _count(self, partitions: Ints, brokers: Ints, by: int) -> None:
-        """Count replicas; unlike what `Placement.give_all` does, nothing arrives anywhere."""
-        placement, cluster = self.placement, self.placement.cluster
-        np.add.at(placement.counts, brokers, by)
-        np.add.at(placement.bytes_held, brokers, by * cluster.size_bytes[partitions])
-        np.add.at(placement.topic_counts, (cluster.topic_numbers[partitions], brokers), by)
+        replicas = self.placement.replicas
+        replicas[self.partitions[rows], positions] = NOBODY
+        self.placement.reset_to(replicas)
 
     def restore_order(self) -> None:
         """Close the gaps; the other replicas keep their order."""
@@ -165,67 +163,6 @@ class _ShrinkingRows:
         closed = np.take_along_axis(np.where(is_kept, before, NOBODY), kept_first, axis=1)
         placement.replicas[self.partitions, : closed.shape[1]] = closed
         placement.reset_to(placement.replicas)
-
-    def reachable(self, source: int) -> Flags:
-        found = np.zeros(self.placement.cluster.broker_count, dtype=np.bool_)
-        _, dropped_from = self._exchanges(source)
-        found[dropped_from] = True
-        return found
-
-    def choices(self, source: int, destination: int) -> Replicas:
-        replicas, dropped_from = self._exchanges(source)
-        return replicas.only(dropped_from == destination)
-
-    def move(self, replicas: Replicas, destination: int) -> None:
-        partitions = replicas.partitions
-        self._count(partitions, self.placement.replicas[replicas], -1)
-        self.placement.replicas[replicas] = destination
-        self._count(partitions, np.full(len(partitions), destination), 1)
-        for broker in np.unique(self.placement.cluster.replicas[partitions]).tolist():
-            self.exchanges.pop(broker, None)
-
-    def room(self, destination: int) -> int:
-        return UNBOUNDED  # what it keeps is there already
-
-    def _exchanges(self, source: int) -> tuple[Replicas, Ints]:
-        if source not in self.exchanges:
-            self.exchanges[source] = self._find_exchanges(source)
-        return self.exchanges[source]
-
-    def _find_exchanges(self, source: int) -> tuple[Replicas, Ints]:
-        """Return replicas of a source, and a broker whose dropped one would do as well for each.
-
-        for each row that keeps a replica on the source, but is not led by it:
-            of the replicas that it had before and has dropped, on brokers in scope:
-                as good (in sync and live) as the source's, and with no more neighbours in its rack
-
-        Worked example: a row had [1, 2, 3] and keeps [1, 2], which share rack a; 3 was on rack b.
-        For source 2 broker 3 does as well: its rack has no other replica, that of 2 has one. In the
-        end the row may keep [1, 3] instead.
-        """
-        placement, cluster = self.placement, self.placement.cluster
-        rows = self.by_broker[self.starts[source] : self.starts[source + 1]]
-        is_on_source = placement.replicas[self.partitions[rows]] == source
-        is_led_by_source = cluster.leaders_now[self.partitions[rows]] == source
-        is_usable = is_on_source.any(axis=1) & ~is_led_by_source
-        rows, positions = rows[is_usable], is_on_source[is_usable].argmax(axis=1)
-        partitions = self.partitions[rows]
-        before, kept = cluster.replicas[partitions], placement.replicas[partitions]
-        own_position = (before == source).argmax(axis=1)
-        own_is_good = self.is_good[rows, own_position][:, None]
-        own_may_go = self.may_go[rows, own_position][:, None]
-        does_as_well = missing_from(kept, before) & self.may_go[rows] & own_may_go
-        does_as_well &= self.is_good[rows] >= own_is_good
-
-        own_rack = int(cluster.racks[source])
-        racks_before = placement.racks_by_position[before]
-        racks_kept = placement.racks_by_position[kept]
-        is_same_rack = racks_before[:, :, None] == racks_kept[:, None, :]
-        neighbours = is_same_rack.sum(axis=2) - (racks_before == own_rack)
-        own_neighbours = (racks_kept == own_rack).sum(axis=1) - 1
-        does_as_well &= neighbours <= own_neighbours[:, None]
-        own, _ = np.nonzero(does_as_well)
-        return Replicas(partitions, positions).only(own), before[does_as_well]
 
 
 def _wanted_counts(
@@ -248,16 +185,15 @@ def _wanted_counts(
 
 
 def _drop_from_fullest(
-    rows: _ShrinkingRows, row_numbers: Ints, is_lowest: Flags, shares: NDArray[np.float64]
+    rows: _ShrinkingRows, row_numbers: Ints, is_lowest: Flags, shares: Shares
 ) -> None:
     """Drop one of each row's lowest replicas: the one on the broker that holds most."""
     placement, cluster = rows.placement, rows.placement.cluster
-    order = largest_topics_first(placement, rows.partitions[row_numbers])
+    order = largest_topics_first(cluster, rows.partitions[row_numbers])
     row_numbers, is_lowest = row_numbers[order], is_lowest[order]
     partitions = rows.partitions[row_numbers]
     sizes = cluster.size_bytes[partitions]
     bytes_first = np.cumsum(sizes) <= BYTES_FIRST * sizes.sum()
-    partition_counts = np.bincount(cluster.topic_numbers, minlength=len(cluster.topic_names))
     fullness = _Fullness(placement.counts.tolist(), placement.bytes_held.tolist())
     positions: list[int] = []
     last_topic = -1
@@ -271,7 +207,7 @@ def _drop_from_fullest(
     for topic, size, by_bytes, replicas, is_option in zip(*columns, strict=True):
         if topic != last_topic:
             last_topic = topic
-            fullness.begin(placement.topic_counts[topic], partition_counts[topic] * shares)
+            fullness.begin(placement.topic_counts[topic], shares.of_topic(topic))
         options = np.flatnonzero(is_option).tolist()
         ranks = [(*fullness.rank(replicas[position], by_bytes), position) for position in options]
         position = max(ranks)[-1]
@@ -290,10 +226,10 @@ class _Fullness:
     lowest: list[int] = field(default_factory=list)  # share of the topic, rounded down
     highest: list[int] = field(default_factory=list)  # and up
 
-    def begin(self, topic_counts: Ints, share: NDArray[np.float64]) -> None:
+    def begin(self, topic_counts: Ints, share: tuple[Ints, Ints]) -> None:
         """Begin with another topic."""
         self.topic_counts = topic_counts.tolist()
-        lowest, highest = whole_shares(share)
+        lowest, highest = share
         self.lowest, self.highest = lowest.tolist(), highest.tolist()
 
     def rank(self, broker: int, bytes_first: bool) -> tuple[int, int, int, int]:

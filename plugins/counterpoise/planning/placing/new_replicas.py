@@ -1,285 +1,188 @@
 """New replicas: which brokers get the replicas of drained ones, or those of a higher factor.
 
     drain(placement, roles, policy, is_movable)
-    add_missing(placement, roles, factor=3)
+    add_missing(placement, roles, policy, factor=3)
 
-To empty brokers, each of their replicas goes to another broker, and no other replica moves:
-
-    for each replica to move, largest first: of the brokers that have room for it
-        those on racks with fewest replicas of its partition
-        of these, those that are least above their wanted count
-        of these, those that hold least of the topic, measured by their share
-        of these, the one that misses most bytes
-    if no broker has room: send a replica that came to one of them on to another broker, and retry
-    in the end counts are made as even as any choice of brokers makes them (`free_replicas`)
-
-Worked example: a replica of a partition whose others are on racks a and b. Brokers 5 (rack a),
-6 and 7 (rack c) have room: 6 and 7 are on the better rack. Both are below their wanted count, and
-both below their share of the topic; 6 misses 40 GB, 7 misses 55 GB: broker 7 gets it.
-
-Limits: where racks leave no other way, counts give way first, then racks (the last broker of a rack
-leaves); the partition is then stacked as low as the others allow. Nothing goes where it would fill
-a log dir too far; what fits nowhere stays.
-
-To add replicas, each new one goes to a rack with fewest of its partition:
+No other replica moves. Each new one goes to a rack with fewest of its partition:
 
     for each topic, those with most bytes first; for each partition that lacks replicas:
         racks with fewest replicas of the partition first; of the brokers there with room
         the one that is least above its share of the topic, then with fewest bytes above its fair
         share (or, for the small topics at the end, with fewest replicas)
-    settle the rest by passing new replicas on (`even_free_replicas`)
+    if one finds no room: once more from the start, with its partition first
+    pass new replicas on until counts are even (`local_search`); where they cannot be quite even, a
+        flow over all that are new makes them the best that there are (`replica_choice`)
+    exchange new replicas until bytes are even (`local_search`)
 
 Worked example: partition orders-0 has a replica on rack a and is to have two. Racks b and c have
 none. Broker 2 (rack b) has its share of topic orders already, broker 3 (rack c) has not: broker 3
 gets the replica, even if broker 2 holds fewer bytes.
 
-Limits: that comes near to even counts, and `even_free_replicas` makes them exact. A flow over all
-partitions and brokers would be as exact, but it sees neither topics nor bytes, and is far larger.
+Limits: where racks leave no other way, counts give way first, then racks (the last broker of a rack
+leaves); the partition is then stacked as low as the others allow. Nothing goes where it would fill
+a log dir too far; what fits nowhere stays.
 """
 
 import heapq
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.model.columns import Flags, Ints
-from counterpoise.model.evenness import ByteBand
+from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.racks import bounds_of_partition
+from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.fair_shares import byte_band, count_targets, replica_costs
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.free_replicas import (
-    BYTES_FIRST,
-    TOLERANCE_PERCENT,
-    FreeReplicas,
-    even_free_replicas,
-    largest_topics_first,
-    of_topics,
-    per_broker,
-    whole_shares,
-)
+from counterpoise.planning.placing.local_search import Search
 from counterpoise.planning.placing.replica_choice import ReplicaChoice
-from counterpoise.planning.placing.small import place_best
+from counterpoise.planning.placing.small import is_affordable, make_counts_best, place_best
 
-# In vain: where disks are that full, brokers are missing, and not a better order of replicas.
-_MAX_FAILED_ATTEMPTS = 20
+BYTES_FIRST: Final = 0.9  # this part of all bytes is placed before the number of replicas decides
+TOLERANCE_PERCENT: Final = 5  # of bytes: nothing more is copied for it
+_MAX_ORDERS: Final = 5  # where disks are full after these, brokers are missing, no better order
+_ROUNDING_ERROR: Final = 1e-9
+_BISECTION_STEPS: Final = 60
 
 # Level above the share of the topic, then bytes and replicas or the reverse, then the broker.
 _Entry: TypeAlias = tuple[int, int, int, int]
 
 
-# -- of brokers that are emptied
-
-
 def drain(placement: Placement, roles: Roles, policy: BalancePolicy, is_movable: Flags) -> None:
     """Move replicas off the brokers that leave; `is_movable` says of which partitions."""
-    wanted = count_targets(placement, roles)
-    band = byte_band(placement, roles, policy.bytes_tolerance_percent)
     is_leaving = np.append(roles.leaving, False)
-    is_to_move = is_leaving[placement.replicas] & is_movable[:, None]
-    partitions, positions = np.nonzero(is_to_move)
-    sizes = placement.cluster.size_bytes[partitions]
-    largest_first = np.lexsort((positions, partitions, -sizes))
-    destinations = _Destinations.of(placement, roles, wanted, band)
-    failed_attempts = 0
-    rows = np.column_stack([partitions, positions])[largest_first].tolist()
-    for partition, position in rows:
-        if destinations.take(partition, position, is_to_move[partition]):
-            continue
-        if failed_attempts < _MAX_FAILED_ATTEMPTS:
-            is_placed = _make_room(placement, roles, is_to_move, partition, position)
-            failed_attempts += not is_placed
-    is_placed_now = is_to_move & ~is_leaving[placement.replicas]
-    free = FreeReplicas(placement, roles.destinations, is_placed_now)
-    even_free_replicas(placement, roles.destinations, free, lambda _: band)
+    is_open = np.asarray(is_leaving[placement.replicas] & is_movable[:, None])
+    choose = partial(ReplicaChoice.to_empty, roles=roles, is_chosen=np.asarray(is_open.any(axis=1)))
+    _place(placement, roles, policy, is_open, choose)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Destinations:
-    """The brokers that receive replicas; columns have one entry for each of them."""
-
-    placement: Placement
-    brokers: Ints
-    racks: Ints
-    wanted: Ints
-    fair_bytes: Ints
-    number_of: Ints  # of each broker of the cluster in `brokers`; one past the end for the others
-    topic_shares: NDArray[np.float64]  # by topic and rack
-
-    @classmethod
-    def of(
-        cls, placement: Placement, roles: Roles, wanted: Ints, band: ByteBand
-    ) -> "_Destinations":
-        cluster = placement.cluster
-        brokers = np.flatnonzero(roles.destinations)
-        number_of = np.full(cluster.broker_count + 1, len(brokers))
-        number_of[brokers] = np.arange(len(brokers))
-        return cls(
-            placement=placement,
-            brokers=brokers,
-            racks=cluster.racks[brokers],
-            wanted=wanted[brokers],
-            fair_bytes=band.fair[brokers],
-            number_of=number_of,
-            topic_shares=of_topics(placement, cluster.rack_sizes(roles.staying)),
-        )
-
-    def take(self, partition: int, position: int, is_to_move: Flags) -> bool:
-        """Give a replica to the best destination; False when none may have it.
-
-        `is_to_move` has the replicas of the row that leave their brokers.
-        """
-        placement, row = self.placement, self.placement.replicas[partition]
-        topic = int(placement.cluster.topic_numbers[partition])
-        has_room = placement.room[self.brokers] >= placement.cluster.size_bytes[partition]
-        has_room &= placement.counts[self.brokers] < placement.cluster.max_counts[self.brokers]
-        is_able = np.append(has_room, False)
-        is_able[self.number_of[row]] = False
-        able = np.flatnonzero(is_able)
-        if not len(able):
-            return False
-        able = _smallest(able, self._neighbours(row, is_to_move)[self.racks[able]])
-        counts_after = placement.counts[self.brokers[able]] + 1
-        able = _smallest(able, np.maximum(0, counts_after - self.wanted[able]))
-        able = _smallest(able, self._topic_levels(able, topic))
-        over_fair = placement.bytes_held[self.brokers[able]] - self.fair_bytes[able]
-        best = int(able[np.argmin(over_fair)])
-        placement.give(partition, position, int(self.brokers[best]))
-        return True
-
-    def _neighbours(self, row: Ints, is_to_move: Flags) -> Ints:
-        """Return, per rack, the replicas of a row that stay or have found their new place."""
-        is_on_destination = self.number_of[row] < len(self.brokers)
-        settled = row[~is_to_move | is_on_destination]
-        racks = self.placement.racks_by_position[settled[settled >= 0]]
-        return np.bincount(racks, minlength=self.topic_shares.shape[1])
-
-    def _topic_levels(self, able: Ints, topic: int) -> Ints:
-        """Return 0 for brokers below their share of the topic, 1 inside, else how far above."""
-        topic_counts = self.placement.topic_counts[topic, self.brokers[able]].astype(np.int64)
-        lowest_by_rack, highest_by_rack = whole_shares(self.topic_shares[topic])
-        lowest, highest = lowest_by_rack[self.racks[able]], highest_by_rack[self.racks[able]]
-        inside_or_above = np.where(topic_counts < highest, 1, 2 + topic_counts - highest)
-        return np.asarray(np.where(topic_counts < lowest, 0, inside_or_above))
-
-
-def _smallest(candidates: Ints, values: Ints) -> Ints:
-    return np.asarray(candidates[values == values.min()])
-
-
-def _make_room(
-    placement: Placement, roles: Roles, is_to_move: Flags, partition: int, position: int
-) -> bool:
-    """Send a replica that has just come on to another broker; False where none makes room."""
-    sizes = placement.cluster.size_bytes
-    size = int(sizes[partition])
-    is_leaving = np.append(roles.leaving, False)
-    has_come = is_to_move & ~is_leaving[placement.replicas]
-    free = FreeReplicas(placement, roles.destinations, has_come)
-    destinations = np.flatnonzero(roles.destinations)
-    destinations = destinations[~np.isin(destinations, placement.replicas[partition])]
-    by_room = np.lexsort((destinations, -placement.room[destinations]))
-    for destination in destinations[by_room].tolist():
-        missing_bytes = size - free.room(destination)
-        for other in np.flatnonzero(free.reachable(destination)).tolist():
-            replicas = free.choices(destination, other)
-            other_sizes = sizes[replicas.partitions]
-            is_fitting = (other_sizes >= missing_bytes) & (other_sizes <= free.room(other))
-            if is_fitting.any():
-                fitting = replicas.only(is_fitting)
-                smallest_first = np.lexsort((fitting.partitions, other_sizes[is_fitting]))
-                free.move(fitting.only(smallest_first[:1]), other)
-                placement.give(partition, position, destination)
-                return True
-    return False
-
-
-# -- of a higher replication factor
-
-
-def add_missing(
-    placement: Placement, roles: Roles, factor: int, bytes_tolerance_percent: int
-) -> None:
+def add_missing(placement: Placement, roles: Roles, policy: BalancePolicy, factor: int) -> None:
     """Add replicas to every partition that may change until it has `factor`, or none has room.
 
     In small clusters bytes end within the tolerance, where that can be; in larger ones new replicas
     aim nearer to the fair share, since they only come near it.
     """
-    is_short = placement.cluster.may_change & (placement.replica_counts < factor)
-
+    counts = placement.replica_counts
+    is_short = placement.cluster.may_change & (counts < factor)
+    choose = partial(ReplicaChoice.to_add, roles=roles, factor=factor)
     if placement.is_small(is_short):
-        find_band = partial(byte_band, roles=roles, tolerance_percent=bytes_tolerance_percent)
-        choice = ReplicaChoice.to_add(placement, roles, factor)
-        if place_best(placement, choice, find_band, roles.destinations):
+        percent = policy.bytes_tolerance_percent
+        find_band = partial(byte_band, roles=roles, tolerance_percent=percent)
+        if place_best(placement, choose(placement), find_band, roles.destinations):
             return
     placement.widen(factor)
-    is_new = _add(placement, roles, factor)
-    if not is_new.any():
+    columns = np.arange(placement.replicas.shape[1])
+    is_missing = (columns >= counts[:, None]) & (columns < factor)
+    added_only = roles.but(sources=roles.leaving)
+    nearer = replace(policy, bytes_tolerance_percent=TOLERANCE_PERCENT)
+    _place(placement, added_only, nearer, is_missing & is_short[:, None], choose)
+
+
+def _place(
+    placement: Placement,
+    roles: Roles,
+    policy: BalancePolicy,
+    is_open: Flags,
+    choose: Callable[[Placement], ReplicaChoice],
+) -> None:
+    """Fill the open places in the rows of replicas, and even out what has come."""
+    if not is_open.any() or not roles.destinations.any():
         return
-    free = FreeReplicas(placement, roles.destinations, is_new)
-    find_band = partial(byte_band, roles=roles, tolerance_percent=TOLERANCE_PERCENT)
-    even_free_replicas(placement, roles.destinations, free, find_band)
-    is_new |= _add(placement, roles, factor)  # what there is room for only now
-    placement.touched |= is_new.any(axis=1)
-
-
-def _add(placement: Placement, roles: Roles, factor: int) -> Flags:
-    """Add what there is room for; return, in the shape of the replicas, which are new."""
-    is_new = np.zeros(placement.replicas.shape, dtype=np.bool_)
-    short = np.flatnonzero(placement.cluster.may_change & (placement.replica_counts < factor))
-    if not len(short) or not roles.destinations.any():
-        return is_new
-    ordered = short[largest_topics_first(placement, short)]
-    chosen = list(_choose(placement, roles, factor, ordered))
-    partitions, columns, brokers = np.array(chosen, dtype=np.int64).reshape(-1, 3).T
-    is_new[partitions, columns] = True
-    replicas = placement.replicas
+    start = placement.copy()
+    partitions, columns, brokers = _best_of_orders(placement, roles, is_open).T
+    replicas = placement.replicas.copy()
     replicas[partitions, columns] = brokers
     placement.reset_to(replicas)
-    return is_new
+    search = Search.of(placement, roles, policy, may_copy_for_traffic=False)
+    if not even_counts_of(search, roles, max_turns=1):
+        count = int(is_open.any(axis=1).sum())
+        is_small_enough = is_affordable(placement, roles.destinations, count)
+        if is_small_enough and make_counts_best(placement, choose(start)):
+            search = Search.of(placement, roles, policy, may_copy_for_traffic=False)
+        else:
+            even_counts_of(search, roles)
+    search.run()
+    placement.touched |= placement.new_replicas > 0
 
 
-def _choose(
-    placement: Placement, roles: Roles, factor: int, partitions: Ints
+def _best_of_orders(placement: Placement, roles: Roles, is_open: Flags) -> Ints:
+    """Return a row for each replica that has room: partition, column and broker.
+
+    Partitions that found no room for all come first in the next order that is tried.
+    """
+    cluster, open_counts = placement.cluster, is_open.sum(axis=1)
+    partitions = np.flatnonzero(open_counts)
+    partitions = partitions[largest_topics_first(cluster, partitions)]
+    best, comes_first = np.zeros((0, 3), dtype=np.int64), np.zeros(len(is_open), dtype=np.bool_)
+    for _ in range(_MAX_ORDERS):
+        placed = list(_place_in_order(placement, roles, is_open, partitions))
+        chosen = np.array(placed, dtype=np.int64).reshape(-1, 3)
+        best = max(best, chosen, key=len)
+        is_left = np.bincount(chosen[:, 0], minlength=len(is_open)) < open_counts
+        if not is_left.any():
+            break
+        comes_first |= is_left
+        partitions = partitions[np.argsort(~comes_first[partitions], kind="stable")]
+    return best
+
+
+def _place_in_order(
+    placement: Placement, roles: Roles, is_open: Flags, partitions: Ints
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield partition, column and broker of each replica to add; `partitions` come by topic."""
+    """Yield partition, column and broker of each replica that has room."""
     cluster = placement.cluster
-    shares = per_broker(factor, cluster.rack_sizes(roles.staying))[cluster.racks]
     topics, sizes = cluster.topic_numbers[partitions], cluster.size_bytes[partitions]
-    rows = placement.replicas[partitions]
-    partition_counts = np.bincount(cluster.topic_numbers, minlength=len(cluster.topic_names))
-    added_bytes = sizes * (factor - (rows >= 0).sum(axis=1))
-    total_bytes = int(placement.bytes_held.sum() + added_bytes.sum())
-    fair_bytes = (total_bytes * shares / shares.sum()).astype(np.int64)
-    bytes_first = np.cumsum(added_bytes) <= BYTES_FIRST * added_bytes.sum()
-    brokers = _Brokers.of(placement, roles, factor, fair_bytes)
-    is_first_of_topic = np.append(True, topics[1:] != topics[:-1])
-    starts = np.flatnonzero(is_first_of_topic).tolist()
+    kept = np.where(is_open, NOBODY, placement.replicas)[partitions]
+    shares = Shares.of(placement, roles, (is_open | (placement.replicas >= 0)).sum(axis=1))
+    missing_bytes = sizes * is_open[partitions].sum(axis=1)
+    bytes_first = np.cumsum(missing_bytes) <= BYTES_FIRST * missing_bytes.sum()
+    brokers = _Brokers.of(placement, roles, shares.bytes_of_brokers)
+    starts = np.flatnonzero(np.append(True, topics[1:] != topics[:-1])).tolist()
     for start, end in zip(starts, [*starts[1:], len(partitions)], strict=True):
         topic = int(topics[start])
         ranking = _TopicRanking.of(
             brokers,
             placement.topic_counts[topic],
-            partition_counts[topic] * shares,
+            shares.of_topic(topic),
             bytes_first=bool(bytes_first[start]),
         )
         of_topic = slice(start, end)
-        columns = partitions[of_topic].tolist(), sizes[of_topic].tolist(), rows[of_topic].tolist()
+        columns = partitions[of_topic].tolist(), sizes[of_topic].tolist(), kept[of_topic].tolist()
         for partition, size, row in zip(*columns, strict=True):
             holders = [broker for broker in row if broker >= 0]
-            added = brokers.add(ranking, holders, size)
-            for column, broker in enumerate(added, start=len(holders)):
+            places = np.flatnonzero(is_open[partition]).tolist()
+            added = brokers.add(ranking, holders, len(places), size)
+            for column, broker in zip(places, added, strict=False):
                 yield partition, column, broker
+
+
+def even_counts_of(search: Search, roles: Roles, max_turns: int = UNBOUNDED) -> bool:
+    """Pass replicas on until counts are even, over the brokers that can have more; return whether
+    they are as even as racks and brokers allow.
+    """
+    placement, max_counts = search.placement, search.placement.cluster.max_counts.copy()
+    is_short = roles.destinations
+    for _ in range(max_turns):
+        wanted = count_targets(placement, roles, max_counts)
+        search.even_counts(wanted)
+        is_short = roles.destinations & (placement.counts < wanted)
+        if not is_short.any():
+            break
+        max_counts[is_short] = placement.counts[is_short]
+    return not is_short.any()
+
+
+# -- which broker gets the next one
 
 
 @dataclass(slots=True)
 class _Brokers:
     """The brokers as they fill up. Lists have an entry per broker, `by_rack` one per rack."""
 
-    factor: int
     by_rack: list[list[int]]  # those that may receive replicas
     racks: list[int]
     counts: list[int]
@@ -290,13 +193,12 @@ class _Brokers:
     rack_groups: dict[tuple[int, ...], list[list[int]]]  # by the racks of a row, the best first
 
     @classmethod
-    def of(cls, placement: Placement, roles: Roles, factor: int, fair_bytes: Ints) -> "_Brokers":
+    def of(cls, placement: Placement, roles: Roles, fair_bytes: Ints) -> "_Brokers":
         racks = placement.cluster.racks
         by_rack: list[list[int]] = [[] for _ in range(int(racks.max(initial=-1)) + 1)]
         for broker in np.flatnonzero(roles.destinations).tolist():
             by_rack[racks[broker]].append(broker)
         return cls(
-            factor=factor,
             by_rack=by_rack,
             racks=racks.tolist(),
             counts=placement.counts.tolist(),
@@ -307,10 +209,15 @@ class _Brokers:
             rack_groups={},
         )
 
-    def add(self, ranking: "_TopicRanking", held_by: list[int], size: int) -> list[int]:
-        """Return the brokers that get what a partition with these replicas lacks, and count it."""
+    def add(
+        self, ranking: "_TopicRanking", held_by: list[int], wanted: int, size: int
+    ) -> list[int]:
+        """Return brokers for `wanted` more replicas of a partition with these, and count them.
+
+        They are fewer where there is no room.
+        """
         row = held_by.copy()
-        while len(row) < self.factor and (best := self._best(ranking, row, size)):
+        while len(row) < len(held_by) + wanted and (best := self._best(ranking, row, size)):
             broker = best[-1]
             row.append(broker)
             self.counts[broker] += 1
@@ -364,11 +271,11 @@ class _TopicRanking:
         cls,
         brokers: _Brokers,
         topic_counts: Ints,
-        share: NDArray[np.float64],
+        shares: tuple[Ints, Ints],
         *,
         bytes_first: bool,
     ) -> "_TopicRanking":
-        lowest, highest = whole_shares(share)
+        lowest, highest = shares
         ranking = cls(topic_counts.tolist(), lowest.tolist(), highest.tolist(), bytes_first, [])
         for rack_brokers in brokers.by_rack:
             heap = [ranking._entry(brokers, broker) for broker in rack_brokers]
@@ -399,3 +306,71 @@ class _TopicRanking:
         else:
             heap[heap.index(entry)] = new_entry
             heapq.heapify(heap)
+
+
+# -- shares of topics, as racks allow
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shares:
+    """What each broker should have of each topic, and of all bytes, when all is placed."""
+
+    racks: Ints  # of each broker
+    by_rack: NDArray[np.float64]  # replicas of each topic per broker of each rack
+    bytes_of_brokers: Ints
+
+    @classmethod
+    def of(cls, placement: Placement, roles: Roles, factors: Ints) -> "Shares":
+        """Return the shares where partitions have so many replicas in the end."""
+        cluster = placement.cluster
+        rack_sizes = cluster.rack_sizes(roles.staying)
+        by_rack = np.zeros((len(cluster.topic_names), len(rack_sizes)))
+        parts = np.zeros(len(rack_sizes))  # of all bytes
+        for factor in np.unique(factors).tolist():
+            share, is_counted = _per_broker(factor, rack_sizes), factors == factor
+            topics = np.bincount(cluster.topic_numbers[is_counted], minlength=len(by_rack))
+            by_rack += topics[:, None] * share
+            parts += float(cluster.size_bytes[is_counted].sum()) * share
+        weights = parts[cluster.racks] * cluster.weights(roles.sharing)
+        total = float(cluster.size_bytes @ factors) / max(1e-9, float(weights[roles.staying].sum()))
+        return cls(cluster.racks, by_rack, (weights * total).astype(np.int64))
+
+    def of_topic(self, topic: int) -> tuple[Ints, Ints]:
+        """Return the share of each broker, rounded down and up."""
+        share = self.by_rack[topic][self.racks]
+        lowest = np.floor(share + _ROUNDING_ERROR).astype(np.int64)
+        highest = np.ceil(share - _ROUNDING_ERROR).astype(np.int64)
+        return lowest, highest
+
+
+def _per_broker(factor: int, rack_sizes: Ints) -> NDArray[np.float64]:
+    """Return replicas of one partition per broker of each rack, as even as the racks allow.
+
+    `rack_sizes` are the brokers per rack. The level is the part of a replica per broker that adds
+    up to `factor` over all racks; it is found by bisection.
+
+    Worked example: 3 replicas on racks of 4, 1 and 1 brokers: each rack holds one replica, so a
+    broker has 0.25, 1 or 1 of them. A topic of 8 partitions has 2, 8 and 8 per broker.
+    """
+    lowest, highest = bounds_of_partition(factor, rack_sizes)
+    low, high = 0.0, 1.0
+    for _ in range(_BISECTION_STEPS):
+        level = (low + high) / 2
+        if np.clip(level * rack_sizes, lowest, highest).sum() < factor:
+            low = level
+        else:
+            high = level
+    in_rack = np.clip(high * rack_sizes, lowest, highest)
+    return np.asarray(in_rack / np.maximum(1, rack_sizes), dtype=np.float64)
+
+
+def largest_topics_first(cluster: ClusterArrays, partitions: Ints) -> Ints:
+    """Return the order of `partitions`: topics with most bytes first, then large partitions.
+
+    At first bytes decide where replicas go; in the small topics at the end the number of replicas
+    does. So both come out even: few replicas hold most bytes, and many replicas few.
+    """
+    topics, sizes = cluster.topic_numbers[partitions], cluster.size_bytes[partitions]
+    topic_bytes = np.zeros(len(cluster.topic_names), dtype=np.int64)
+    np.add.at(topic_bytes, topics, sizes)
+    return np.lexsort((partitions, -sizes, topics, -topic_bytes[topics]))

@@ -59,10 +59,9 @@ _SIZE_BITS: Final = 22
 _GAP: Final = 1e-4  # so near to the bound counts as proven
 
 
-def is_affordable(placement: Placement, roles: Roles) -> bool:
-    """Return whether a flow over all partitions is."""
-    partition_count = int(placement.cluster.may_change.sum())
-    brokers_of_each = int(roles.destinations.sum()) + int(placement.replicas.shape[1])
+def is_affordable(placement: Placement, destinations: Flags, partition_count: int) -> bool:
+    """Return whether a flow over so many partitions is, to destinations and to where they are."""
+    brokers_of_each = int(destinations.sum()) + int(placement.replicas.shape[1])
     return partition_count * brokers_of_each <= _MAX_CELLS
 
 
@@ -170,13 +169,18 @@ def solve(
     return True
 
 
-def make_counts_best(placement: Placement, choice: ReplicaChoice) -> None:
-    """Change as few replicas as can be until racks and counts are the best that there are."""
+def make_counts_best(placement: Placement, choice: ReplicaChoice) -> bool:
+    """Change as few replicas as can be until racks and counts are the best that there are.
+
+    False where that cannot be told exactly, or would fill a disk too far.
+    """
     if not are_costs_exact(choice):
-        return
+        return False
     chosen = nearest_to(choice, stands_of(placement, choice.partitions))
-    if choice.has_room_for(chosen):
-        choice.apply(placement, chosen)
+    if not choice.has_room_for(chosen):
+        return False
+    choice.apply(placement, chosen)
+    return True
 
 
 def best_counts(placement: Placement, roles: Roles) -> Ints:

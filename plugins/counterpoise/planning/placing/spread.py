@@ -18,7 +18,7 @@ then filled up to 35 GB each keeps the same: broker 1 gives 25 GB, broker 2 give
 
 Limits: a partition gives at most one replica in `spread`, so that it keeps its others as they are.
 It reaches its targets wherever racks are regular. What it could not do (small clusters, mixed
-replication factors, partitions that already gave a replica) is for single moves (`exchanges`).
+replication factors, partitions that already gave a replica) is for `local_search`.
 """
 
 import heapq
