@@ -53,6 +53,7 @@ from counterpoise.model.run import RunState
 from counterpoise.model.run_progress import BrokerLoad, Link, Progress, RunProgress, TrailPoint
 from counterpoise.model.severity import Severity
 from counterpoise.views.audit import AuditView, audit_json
+from counterpoise.views.balance import leader_balance_json
 from counterpoise.web.app import warm_up
 from tests.support.ledger_view import change_state, update_progress
 from tests.support.pages import Pages
@@ -253,7 +254,7 @@ def write_reports(
             day = now.date() - timedelta(days=age)
             write(balance_report_name(name, day), "<p>a balance</p>")
             write(audit_report_name(name, day), "<p>an audit</p>")
-    text = reporting.leader_balance_json(large, wanted=wanted, load=found)
+    text = leader_balance_json(large, wanted=wanted, load=found)
     write(f"{names[0]}/leader-balance.json", text)
 
 

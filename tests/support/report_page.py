@@ -253,7 +253,7 @@ def _rack(point: dict[str, Any], name: str) -> float | None:
     leaders = point["leaders"]
     if not found or not leaders["total"]:
         return None
-    of_rack = found[0]["leaders"]["total"] / found[0]["live_brokers"]
+    of_rack = found[0]["leaders"]["total"] / found[0]["leaders"]["broker_count"]
     return float(100 * of_rack / (leaders["total"] / leaders["broker_count"]))
 
 

@@ -14,9 +14,9 @@ import pytest
 from counterpoise.model.balance import Flapping, FlappingPartition
 from counterpoise.model.fleet_document import fleet_json
 from counterpoise.model.safe_text import SafeLogger, safe_logger
-from counterpoise.reporting.balance_document import leader_balance_json
 from counterpoise.reporting.leader_balance import leader_balance_report
 from counterpoise.views.audit import AuditView, audit_html, audit_json
+from counterpoise.views.balance import leader_balance_json
 from counterpoise.views.pages import fleet_copy
 from tests.support import hostile
 from tests.support.hostile import HOSTILE, MARK

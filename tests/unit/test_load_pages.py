@@ -5,6 +5,7 @@ is fetched or run.
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,9 +22,9 @@ from counterpoise.model.fleet_document import (
 )
 from counterpoise.model.load import ClusterLoad, Rates
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.reporting.balance_document import load_document
 from counterpoise.reporting.html import render
 from counterpoise.reporting.load_section import about_bounds, load_section
+from counterpoise.views.balance import leader_balance_json, read_balance
 from counterpoise.views.pages import fleet_copy
 from tests.support.loads import loads_of
 from tests.support.report_page import Page
@@ -124,9 +125,21 @@ def test_what_is_not_known_is_said_and_never_shown_as_zero() -> None:
     assert "not known" in text
 
 
+def load_document(load: ClusterLoad) -> dict[str, Any]:
+    """Return what the report for programs has of a load, which can be read again."""
+    told = story(brokers=6, snapshots=3)
+    balance = leader_balance(told.table, NO_TOPICS, cluster="demo")
+    assert balance is not None
+    text = leader_balance_json(balance, load=load)
+    read_again = read_balance(text, where="report").load
+    assert read_again is not None and read_again.bytes_in == load.bytes_in
+    document: dict[str, Any] = json.loads(text)["load"]
+    return document
+
+
 def test_the_document_of_the_load_is_plain_json() -> None:
     load = made_up()
-    document = json.loads(json.dumps(load_document(load)))
+    document = load_document(load)
     assert document["bytes_in"]["p95"] == load.bytes_in.p95
     assert document["observed_at"].endswith("+00:00")
     assert [disk["outlook"] for disk in document["disks"]] == [

@@ -29,14 +29,12 @@ from counterpoise.model.plan import (
     RebalancePlan,
 )
 from counterpoise.model.request import Goal
-from counterpoise.reporting import (
-    leader_balance_json,
-    leader_balance_report,
-)
+from counterpoise.reporting import leader_balance_report
 from counterpoise.reporting.event_words import event_in_words
 from counterpoise.reporting.plots import Point
 from counterpoise.reporting.timelines import Line, over_time
 from counterpoise.units import format_moment
+from counterpoise.views.balance import leader_balance_json
 from counterpoise.views.plan import PlanView, goal_title
 from tests.support.loads import loads_of
 from tests.support.report_page import Page, ReportPage, check_tables_of_charts

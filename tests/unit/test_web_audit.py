@@ -28,12 +28,6 @@ def pages(tmp_path: Path) -> Pages:
     return Pages.in_folder(tmp_path, CLUSTERS)
 
 
-def test_the_address_of_before_leads_to_the_findings(pages: Pages) -> None:
-    with pages.browser() as browser:
-        answer = browser.get("/clusters/demo/audit", follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/clusters/demo/findings")
-
-
 def finding(
     subject: str, severity: Severity = Severity.WARNING, *, days: int = 0, new: bool = False
 ) -> ReportedFinding:

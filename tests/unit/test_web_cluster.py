@@ -13,8 +13,8 @@ from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.severity import Severity
-from counterpoise.reporting.balance_document import leader_balance_json
 from counterpoise.views.audit import AuditView, audit_json
+from counterpoise.views.balance import leader_balance_json
 from tests.support import hostile
 from tests.support.pages import NOW, Pages
 from tests.support.series import Broker

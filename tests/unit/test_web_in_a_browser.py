@@ -22,8 +22,8 @@ from counterpoise.model.control import Control
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import VALIDATED
 from counterpoise.planning import make_plan
-from counterpoise.reporting.balance_document import leader_balance_json
 from counterpoise.services import snapshots
+from counterpoise.views.balance import leader_balance_json
 from counterpoise.web.app import build_app
 from counterpoise.web.responses import ASSETS
 from tests.support import hostile
@@ -89,7 +89,6 @@ PAGES = {
 FORMS = ":is([href*='/requests/'], [href*='/start/'], [href$='/undo'])"
 NOT_PAGES = (  # as the API's
     *("/", "/waiting", "/metrics", "/runs/{run_id}/{name}", "/runs/{run_id}/requests/{control}"),
-    "/clusters/{name}/audit",
 )
 ASSET_PATHS = [f"/static/{name}" for name in ASSETS]
 

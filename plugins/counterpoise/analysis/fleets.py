@@ -137,42 +137,17 @@ def as_of_now(
     newest audits, both by cluster; a cluster that is in no map is left as it was.
     """
     now = [_as_of_now(entry, ages, critical.get(entry.cluster, 0)) for entry in entries]
-    gravity = [str(concern) for concern in Concern]
-    places = {entry.cluster: place for place, entry in enumerate(now)}
-
-    def worst_first(entry: FleetEntry) -> tuple[int, float, int]:
-        worst = entry.worst.concern if entry.worst else ""
-        rank = gravity.index(worst) if worst in gravity else len(gravity)
-        weight = _weight_now(entry, worst, critical)
-        return rank, -weight, places[entry.cluster]
-
-    return tuple(sorted(now, key=worst_first))
+    return tuple(sorted(now, key=_worst_first))
 
 
 def _as_of_now(
     entry: FleetEntry, ages: Mapping[str, timedelta | None], critical_count: int
 ) -> FleetEntry:
-    age = ages.get(entry.cluster, entry.age)
-    concerns = [found for found in entry.concerns if found.concern != Concern.SILENT]
     if critical_count:
         words = pluralize(critical_count, "critical finding")
-        concerns.append(EntryConcern(Concern.CRITICAL, words, critical_count))
-    concerns.sort(key=_gravity)
-    overdue = _overdue(age, timedelta(seconds=entry.overdue_after_seconds or 0) or DEFAULT_PATIENCE)
-    all_concerns = (*overdue, *concerns)
-    return replace(
-        entry,
-        age_seconds=None if age is None else age.total_seconds(),
-        concerns=all_concerns,
-        worst_concern=all_concerns[0].concern if all_concerns else "",
-    )
-
-
-def _weight_now(entry: FleetEntry, worst: str, critical: Mapping[str, int]) -> float:
-    """Return how bad the two concerns that change between documents are; 0 keeps their order."""
-    if worst == Concern.SILENT:
-        return float("inf") if entry.age_seconds is None else entry.age_seconds
-    return critical.get(entry.cluster, 0) if worst == Concern.CRITICAL else 0
+        critical = EntryConcern(Concern.CRITICAL, words, critical_count)
+        entry = replace(entry, concerns=(*entry.concerns, critical))
+    return with_age(entry, ages.get(entry.cluster, entry.age), entry.left_out)
 
 
 def _not_analysed(state: ClusterState) -> Iterator[EntryConcern]:

@@ -203,6 +203,10 @@ class BalancePoint:
     replicas_off_share: float = 0.0
     bytes_off_share: float = 0.0  # what is little is 0
 
+    @property
+    def live_brokers(self) -> int:
+        return len(self.live_broker_ids)
+
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:

@@ -8,10 +8,8 @@ pictures too; the pages hold no script, and a Content-Security-Policy that would
 values, same text: no clock is read.
 """
 
-from counterpoise.reporting.balance_document import leader_balance_json
 from counterpoise.reporting.leader_balance import leader_balance_report
 
 __all__ = [
-    "leader_balance_json",
     "leader_balance_report",
 ]

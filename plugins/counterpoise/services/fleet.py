@@ -11,11 +11,10 @@ there is what the store has, and the views say so.
 Limits: a cluster that was added since the last analysis has no figures yet.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from counterpoise import access, analysis
 from counterpoise.archive import audit_report_name, balance_report_name
@@ -30,7 +29,6 @@ from counterpoise.model.policy import Action
 from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.severity import Severity
-from counterpoise.reporting.balance_document import OVER_TIME
 from counterpoise.services.approvals import asks_people, whose_yes
 from counterpoise.services.audits import newest_points
 from counterpoise.services.requests import in_force
@@ -39,7 +37,8 @@ from counterpoise.services.viewers import Viewing, why_not
 from counterpoise.settings import ClusterSettings, PolicyRow, policy_rows
 from counterpoise.storage.file_cache import FileCache
 from counterpoise.views import view_of
-from counterpoise.views.cluster import BalanceSummary, ClusterHead, read_summary
+from counterpoise.views.balance import BalanceDocument, read_balance
+from counterpoise.views.cluster import ClusterHead
 from counterpoise.views.fleet import (
     NOT_READ,
     Condition,
@@ -55,7 +54,7 @@ from counterpoise.views.now import RunNow
 from counterpoise.views.run import WaitingRunView
 
 _LOGGER = safe_logger(__name__)
-_BALANCES: Final = FileCache(read_summary, max_entries=20)
+_BALANCES: Final = FileCache(read_balance, max_entries=20)
 _RUNS_SHOWN: Final = 20
 
 
@@ -147,7 +146,7 @@ def _rows(
 ) -> list[FleetRow]:
     """Return the rows of clusters in the order of their concerns, the worst first."""
     known = {entry.cluster: entry for entry in document.clusters} if document else {}
-    entries = [known.get(name, FleetEntry(name)) for name in _in_order(clusters, known)]
+    entries = [known.get(name, FleetEntry(name)) for name in clusters]
     audits = newest_points(installation, clusters)
     critical = {
         name: point.open_counts.get(Severity.CRITICAL, 0) for name, point in audits.known.items()
@@ -241,13 +240,6 @@ def _waiting(
     )
 
 
-def _in_order(clusters: Sequence[str], known: Mapping[str, FleetEntry]) -> list[str]:
-    """Return the clusters in the order of the document, those that it lacks first."""
-    wanted = set(clusters)
-    new = [name for name in clusters if name not in known]
-    return [*new, *(name for name in known if name in wanted)]
-
-
 def _age(
     entry: FleetEntry, document: FleetDocument | None, state: LedgerState | None, now: datetime
 ) -> timedelta | None:
@@ -330,7 +322,7 @@ def cluster(installation: Installation, viewing: Viewing, name: str) -> ClusterN
     )
 
 
-def _balance(installation: Installation, name: str) -> BalanceSummary | None:
+def _balance(installation: Installation, name: str) -> BalanceDocument | None:
     path = f"reports/{balance_report_name(name, suffix='json')}"
     try:
         return _BALANCES.of(installation.archive.store, path)
@@ -366,15 +358,3 @@ def _downloads(installation: Installation, name: str) -> tuple[str, ...]:
     ]
     store = installation.archive.store
     return tuple(name for name in names if store.info(f"reports/{name}") is not None)
-
-
-def balance_document(installation: Installation, name: str) -> dict[str, Any] | None:
-    """Return the newest balance report of a cluster, without what it has of each snapshot: that is
-    most of it, and the report itself is at hand. None where there is none, or it is damaged.
-    """
-    try:
-        text = installation.archive.read_report(balance_report_name(name, suffix="json"))
-        document = json.loads(text)
-    except (CounterpoiseError, ValueError):
-        return None
-    return {key: value for key, value in document.items() if key not in OVER_TIME}

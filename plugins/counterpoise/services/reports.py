@@ -39,6 +39,7 @@ from counterpoise.services.figures import (
 )
 from counterpoise.services.proposals import nothing_to_ask, plan_of, why_nothing_is_proposed
 from counterpoise.services.viewers import Viewing
+from counterpoise.views.balance import leader_balance_json
 from counterpoise.views.pages import fleet_copy
 
 _LOGGER = safe_logger(__name__)
@@ -189,7 +190,7 @@ def _write_report(
     day = latest.observed_at.date()
     is_newest = latest.snapshot_id == analysed.known.series.latest_id()
     texts = {
-        "json": render(reporting.leader_balance_json),
+        "json": render(leader_balance_json),
         "html": render(reporting.leader_balance_report),
     }
     report_day = None if is_newest else day

@@ -1,28 +1,25 @@
 """What people see of one cluster: its head, its overview, its settings, and its audits in numbers.
 
 head = ClusterHead(...)                          # above every tab of the cluster's page
-balance = read_summary(text, where=path)         # of the newest analysis
-as_document(ClusterView.of(found, document))     # GET /api/clusters/NAME
+as_document(ClusterView.of(found))     # GET /api/clusters/NAME
 """
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-import msgspec
 from msgspec import Struct, field
 
-from counterpoise.errors import InputError
-from counterpoise.model.balance import ClusterEvent, EventKind, PlanSize
+from counterpoise.model.balance import EventKind, SnapshotChanges
 from counterpoise.model.control import ControlRequest
-from counterpoise.model.evenness import Evenness
-from counterpoise.model.load import DiskForecast, Outlook
-from counterpoise.model.words import capitalized, list_brokers, pluralize
+from counterpoise.model.load import ClusterLoad, Outlook
+from counterpoise.model.words import capitalized, list_brokers
 from counterpoise.reporting.event_words import ALERTS, event_in_words
 from counterpoise.reporting.plots import BarChart, LineChart, bar_chart, line_chart
 from counterpoise.settings import PolicyRow
-from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
+from counterpoise.units import format_count, format_rate
 from counterpoise.views import view_of
+from counterpoise.views.balance import BalanceDocument, Moment
 from counterpoise.views.fleet import AuditCounts, FleetRow, FreezeView
 from counterpoise.views.run import RunView, WaitingRunView
 
@@ -63,11 +60,11 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     connections: tuple[ConnectionView, ...]
     policy: tuple[PolicyRow, ...]
     downloads: tuple[str, ...] = field(name="reports")
-    balance: dict[str, Any] | None  # the document of the newest balance report
+    balance: BalanceDocument | None  # the newest, without its snapshots
     ledger_away: str | None
 
     @classmethod
-    def of(cls, found: "ClusterNow", balance: dict[str, Any] | None) -> Self:
+    def of(cls, found: "ClusterNow") -> Self:
         head = found.head
         return view_of(
             cls,
@@ -80,150 +77,9 @@ class ClusterView(Struct, frozen=True, kw_only=True):
                 {"id": one.connection_id, "work": one.work, "settings": dict(one.settings)}
                 for one in found.connections
             ],
-            balance=balance,
+            balance=head.balance.without_snapshots if head.balance else None,
             ledger_away=head.ledger_away or None,
         )
-
-
-# -- what the newest analysis has of a cluster, as far as its page shows it
-
-
-class Spread(Struct, frozen=True):
-    """How a measure is spread over the live brokers."""
-
-    minimum: int
-    maximum: int
-    total: int
-    max_over_mean: float
-    best_max_minus_min: int
-
-
-class Changes(Struct, frozen=True):
-    """What a snapshot counted."""
-
-    partitions: int
-    offline_partitions: int
-    under_replicated_partitions: int
-
-
-class Moment(Struct, frozen=True):
-    """One snapshot."""
-
-    observed_at: datetime
-    leaders: Spread
-    replicas: Spread
-    bytes: Spread
-    bytes_in: Spread | None
-    changes: Changes | None = None
-
-
-class BrokerFigures(Struct, frozen=True):
-    broker_id: int
-    rack: str | None
-    is_fenced: bool
-    leaders: int
-    is_idle: bool = False
-
-
-class Before(Struct, frozen=True):
-    """The period before."""
-
-    latest: Moment
-    brokers: tuple[BrokerFigures, ...] = ()  # () in reports of earlier releases
-
-
-class Rate(Struct, frozen=True):
-    now: int | None
-    is_at_least: bool = False
-
-
-class BrokerRate(Struct, frozen=True):
-    broker_id: int
-    as_leader: Rate
-
-
-class Load(Struct, frozen=True):
-    bytes_in: Rate
-    leaders: Evenness | None  # of bytes in, over the live brokers
-    brokers: tuple[BrokerRate, ...]
-    disks: tuple[DiskForecast, ...]  # the one that is full first first
-
-
-class Wanted(Struct, frozen=True):
-    """A plan that would help."""
-
-    goal: str
-    broker_ids: tuple[int, ...]
-    reason: str
-
-
-class BalanceSummary(Struct, frozen=True):
-    """What the newest analysis found."""
-
-    latest: Moment
-    brokers: tuple[BrokerFigures, ...]
-    series: tuple[Moment, ...]  # oldest first
-    events: tuple[ClusterEvent, ...]
-    topic_count: int
-    before: Before | None
-    load: Load | None
-    wanted: Wanted | None
-    plan_size: PlanSize | None
-    not_proposed: str | None
-
-    @property
-    def dead_brokers(self) -> list[int]:
-        return [broker.broker_id for broker in self.brokers if broker.is_fenced]
-
-    @property
-    def size_in_words(self) -> str:
-        """Return `9 brokers on 3 racks, 960 partitions of 50 topics`."""
-        racks = {broker.rack for broker in self.brokers if broker.rack is not None}
-        on_racks = f" on {pluralize(len(racks), 'rack')}" if racks else ""
-        changes = self.latest.changes
-        partitions = changes.partitions if changes else self.latest.leaders.total
-        return (
-            f"{pluralize(len(self.brokers), 'broker')}{on_racks}, "
-            f"{pluralize(partitions, 'partition')} of {pluralize(self.topic_count, 'topic')}"
-        )
-
-    @property
-    def help_in_words(self) -> str:
-        """Return what would help, in a sentence or two; "" where nothing is wanted."""
-        sentences = []
-        if self.dead_brokers:
-            sentences.append(f"bring {list_brokers(self.dead_brokers)} back first.")
-        if self.wanted and self.plan_size:
-            size = self.plan_size
-            what = (
-                f"copies {format_bytes(size.bytes_copied)}"
-                if size.bytes_copied
-                else "copies nothing"
-            )
-            sentences.append(
-                f"a plan with the goal {self.wanted.goal} {what} and takes about "
-                f"{format_seconds(size.expected_seconds)} at "
-                f"{format_rate(size.rate_bytes_per_second)}: {self.wanted.reason}."
-            )
-        elif self.wanted:
-            sentences.append(f"a plan with the goal {self.wanted.goal}: {self.wanted.reason}.")
-        if self.wanted and self.not_proposed:
-            sentences.append(f"{self.not_proposed}.")
-        first, *others = sentences or [""]
-        return " ".join([first, *map(capitalized, others)])
-
-
-_DECODER: Final = msgspec.json.Decoder(BalanceSummary)
-
-
-def read_summary(text: str, *, where: str) -> BalanceSummary:
-    """Return what the document of a balance report says. Raises InputError for a text that is
-    none.
-    """
-    try:
-        return _DECODER.decode(text)
-    except msgspec.MsgspecError as error:
-        raise InputError(f"{where} is no balance report: {error}") from None
 
 
 # -- the head, and the overview
@@ -234,7 +90,7 @@ class ClusterHead(Struct, frozen=True, kw_only=True):
 
     name: str
     row: FleetRow
-    balance: BalanceSummary | None  # None: no analysis yet, or it cannot be read
+    balance: BalanceDocument | None  # None: no analysis yet, or it cannot be read
     snapshot_at: datetime | None
     may_propose: bool
     why_not_operate: str  # why the viewer may not freeze the cluster; "" where they may
@@ -272,7 +128,7 @@ class Overview(Struct, frozen=True):
     has_leaders_before: bool
 
     @classmethod
-    def of(cls, balance: BalanceSummary) -> Self:
+    def of(cls, balance: BalanceDocument) -> Self:
         tiles = dict(_tiles(balance))
         week = _bytes_in(balance)
         return cls(
@@ -285,7 +141,7 @@ class Overview(Struct, frozen=True):
         )
 
 
-def _tiles(balance: BalanceSummary) -> Iterable[tuple[str, TileView | None]]:
+def _tiles(balance: BalanceDocument) -> Iterable[tuple[str, TileView | None]]:
     """Yield each figure by its name; None is not known."""
     latest, load, dead = balance.latest, balance.load, balance.dead_brokers
     count = len(balance.brokers)
@@ -308,7 +164,7 @@ def _tiles(balance: BalanceSummary) -> Iterable[tuple[str, TileView | None]]:
     yield "Bytes in", _bytes_in_now(balance)
 
 
-def _under_replicated(changes: Changes | None) -> TileView | None:
+def _under_replicated(changes: SnapshotChanges | None) -> TileView | None:
     if changes is None:
         return None
     under, offline = changes.under_replicated_partitions, changes.offline_partitions
@@ -321,7 +177,7 @@ def _under_replicated(changes: Changes | None) -> TileView | None:
     return TileView("Under-replicated", format_count(under), of_all, note, *alert)
 
 
-def _most_bytes_in(load: Load | None) -> TileView | None:
+def _most_bytes_in(load: ClusterLoad | None) -> TileView | None:
     if load is None or load.leaders is None:
         return None
     busiest = max(load.brokers, key=lambda one: one.as_leader.now or 0)
@@ -329,7 +185,7 @@ def _most_bytes_in(load: Load | None) -> TileView | None:
     return TileView("Most bytes in", f"{load.leaders.max_over_mean:.2f}", "× mean", note)
 
 
-def _fullest_disk(load: Load | None) -> TileView | None:
+def _fullest_disk(load: ClusterLoad | None) -> TileView | None:
     known = [disk for disk in load.disks if disk.used_share is not None] if load else []
     if not known:
         return None
@@ -344,7 +200,7 @@ def _fullest_disk(load: Load | None) -> TileView | None:
     return TileView("Fullest disk", f"{share:.0f}", of_broker, note, *alert)
 
 
-def _bytes_in_now(balance: BalanceSummary) -> TileView | None:
+def _bytes_in_now(balance: BalanceDocument) -> TileView | None:
     rate = balance.load.bytes_in if balance.load else None
     if rate is None or rate.now is None:
         return None
@@ -365,7 +221,7 @@ def _at(series: tuple[Moment, ...], then: datetime) -> Moment | None:
     return min(series, key=lambda moment: abs(moment.observed_at - then))
 
 
-def _bytes_in(balance: BalanceSummary) -> LineChart | None:
+def _bytes_in(balance: BalanceDocument) -> LineChart | None:
     """Return the bytes in of the last seven days, and of the seven before; None: not known."""
     end = balance.latest.observed_at
     begin = max(end - _WEEK, balance.series[0].observed_at) if balance.series else end
@@ -398,7 +254,7 @@ def _bytes_in(balance: BalanceSummary) -> LineChart | None:
     )
 
 
-def _rates(balance: BalanceSummary) -> list[tuple[datetime, float | None]]:
+def _rates(balance: BalanceDocument) -> list[tuple[datetime, float | None]]:
     """Return the bytes in at each snapshot; None where they are not known, and in a gap."""
     known = [
         (moment.observed_at, None if moment.bytes_in is None else float(moment.bytes_in.total))
@@ -409,7 +265,7 @@ def _rates(balance: BalanceSummary) -> list[tuple[datetime, float | None]]:
     return sorted([*known, *in_gaps], key=lambda point: point[0])
 
 
-def _leaders(balance: BalanceSummary) -> BarChart:
+def _leaders(balance: BalanceDocument) -> BarChart:
     ids = [broker.broker_id for broker in balance.brokers]
     live = len(ids) - len(balance.dead_brokers)
     fair = balance.latest.leaders.total / max(1, live)

@@ -14,14 +14,13 @@ from fastapi import APIRouter, Request, Response
 
 from counterpoise.archive import audit_report_name, report_title
 from counterpoise.services.audits import audit_points, audit_view, newest_audit
-from counterpoise.services.fleet import balance_document, cluster, cluster_head
+from counterpoise.services.fleet import cluster, cluster_head
 from counterpoise.services.viewers import Viewer, Viewing
 from counterpoise.views.audit import SEVERITIES
 from counterpoise.views.cluster import ClusterHead, ClusterView, Overview
 from counterpoise.views.fleet import AuditPointView
 from counterpoise.web.airflow_links import dag_run_link
 from counterpoise.web.forms import form_token
-from counterpoise.web.requests_of_people import back_to
 from counterpoise.web.responses import airflow_of, answer, base_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
@@ -118,11 +117,6 @@ def cluster_routes(open_installation: OpenInstallation) -> APIRouter:
             now=now,
         )
 
-    @router.get("/clusters/{name}/audit")
-    def former_findings_page(request: Request, name: str) -> Response:
-        """Lead to where findings are now: bookmarks and older messages name what it was before."""
-        return back_to(request, f"/clusters/{quote(name, safe='')}/findings")
-
     @router.get("/clusters/{name}/runs")
     def runs(request: Request, name: str, viewer: CurrentViewer) -> Response:
         with open_installation() as installation:
@@ -160,8 +154,7 @@ def cluster_routes(open_installation: OpenInstallation) -> APIRouter:
     def cluster_json(name: str, viewer: CurrentViewer) -> Response:
         with open_installation() as installation:
             found = cluster(installation, Viewing.of(installation, viewer), name)
-            balance = balance_document(installation, name)
-        return answer(view=ClusterView.of(found, balance))
+        return answer(view=ClusterView.of(found))
 
     @router.get("/api/clusters/{name}/audit")
     def audit_json(name: str, viewer: CurrentViewer) -> Response:
