@@ -84,6 +84,12 @@ def write_document(store: Store, document: Mapping[str, Any]) -> None:
     store.write_text(document_path(document["round"]), f"{text}\n")
 
 
+def read_documents(store: Store) -> dict[str, dict[str, Any]]:
+    """Return the list of each round's snapshots, by its name. Raises StoreError."""
+    found = (_document(store, file.path) for file in _listed(store))
+    return {str(document["round"]): document for document in found}
+
+
 def analysed_in(document: Mapping[str, Any]) -> pa.Table:
     """Return the rows of ANALYSED of one document."""
     return _flat(_rows([(StoredFile("", 0, None), document)]))

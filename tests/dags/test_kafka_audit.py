@@ -12,7 +12,6 @@ from airflow.dag_processing.dagbag import DagBag
 from counterpoise.installation import Installation
 from counterpoise.model.connectivity import QuorumCheck, VoterCheck
 from counterpoise.model.severity import Severity
-from counterpoise.services import audits
 from counterpoise.services.fleet import fleet
 from counterpoise.services.metrics import audit_samples
 from counterpoise.services.viewers import Viewer, Viewing
@@ -41,7 +40,7 @@ def test_findings_are_kept_and_shown_and_fail_nothing_by_themselves(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
     assert audit() == ("success", {"due_clusters": "success", "audit0": "success"})
-    page = audits.audit_report(installation, "demo")
+    page = installation.archive.read_report("demo/audit.html")
     assert "Broker 3 is live and holds no replica" in page
     assert (
         len(
@@ -65,7 +64,7 @@ def test_findings_as_bad_as_the_policy_says_fail_the_task_with_their_titles(
     add_to_policy(tmp_path / "clusters.yaml", "fails_at: warning")
     assert audit() == ("failed", {"due_clusters": "success", "audit0": "failed"})
     assert "warning: A broker that holds nothing (broker 3)" in capfd.readouterr().out
-    assert audits.audit_report(installation, "demo"), "the report is there all the same"
+    assert installation.archive.read_report("demo/audit.html"), "the report is there all the same"
 
 
 def test_a_quorum_without_a_leader_is_the_first_thing_everywhere_and_fails_by_the_policy_alone(
@@ -81,7 +80,7 @@ def test_a_quorum_without_a_leader_is_the_first_thing_everywhere_and_fails_by_th
     checked = replace(connectivity(snapshot_of(kafka)), quorum=lost)
     monkeypatch.setattr(Installation, "check_connectivity", lambda *_, **__: checked)
     assert audit()[0] == "success"
-    page = audits.audit_report(installation, "demo")
+    page = installation.archive.read_report("demo/audit.html")
     said = "No broker reaches an active controller"
     assert "1 critical" in page and "No findings" not in page
     assert page.index(said) < page.index("could not run")
@@ -102,7 +101,7 @@ def test_a_dead_cluster_fails_its_own_task_and_no_other(installation: Installati
         "failed",
         {"due_clusters": "success", "audit0": "failed", "audit1": "success"},
     )
-    assert audits.audit_report(installation, "demo")
+    assert installation.archive.read_report("demo/audit.html")
 
 
 def test_an_audit_never_overlaps_another_and_follows_the_snapshots() -> None:

@@ -18,7 +18,6 @@ import pytest
 from counterpoise.model.approval import Decision
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import RunState
-from counterpoise.services import audits
 from demo import steps
 from demo.place import CLUSTER, ROOT, Place
 from demo.steps import NEW_BROKER, Demo
@@ -192,7 +191,7 @@ def wait_for_the_round_after_the_run(demo: Demo) -> None:
 
         run_id = demo.api.wait_for(third, f"the third run of {dag_id}", SECONDS)
         assert demo.api.wait_for_run(dag_id, run_id, SECONDS).state == "success"
-    audit = json.loads(audits.audit_report(demo.installation, CLUSTER, suffix="json"))
+    audit = json.loads(demo.installation.archive.read_report(f"{CLUSTER}/audit.json"))
     rules = {finding["rule"] for finding in audit["findings"]}
     assert not {rule for rule in rules if "idle" in rule}
     snapshot = demo.api.dag_runs("kafka_snapshot")[0].run_id

@@ -587,11 +587,3 @@ def waiver_lines(wanted: WantedWaiver) -> str:
 def rule_titles() -> dict[str, str]:
     """Return the title of every rule by id, by title."""
     return dict(sorted(((rule.id, rule.title) for rule in RULES), key=lambda item: item[1]))
-
-
-def audit_report(installation: Installation, cluster: str, *, suffix: str = "html") -> str:
-    """Return the newest audit of a cluster, as page (html) or document (json).
-
-    Raises InputError without one.
-    """
-    return installation.archive.read_report(audit_report_name(cluster, suffix=suffix))

@@ -46,7 +46,7 @@ from counterpoise.model.tables import (
     VIEWS,
 )
 from counterpoise.model.words import pluralize
-from counterpoise.round_index import ROUNDS, document_path, write_document
+from counterpoise.round_index import ROUNDS, document_path, read_documents, write_document
 from counterpoise.services.analyses import stored_view
 from counterpoise.spark_submit import START_FAST, run_job
 from counterpoise.storage import Store, working_root
@@ -347,7 +347,7 @@ def _finish_merges(store: Store) -> list[dict[str, Any]]:
 
     These are deleted now, in case an interrupted compaction left them.
     """
-    documents = _documents(store)
+    documents = read_documents(store)
     merged = {name for document in documents.values() for name in document.get("merged", ())}
     for name in sorted(merged & documents.keys()):
         store.delete(document_path(name))
@@ -358,22 +358,6 @@ def _snapshot_ids(installation: Installation) -> frozenset[str]:
     """Return the snapshots that the history has."""
     manifests = installation.archive.manifests(installation.archive.clusters())
     return frozenset(manifests["snapshot_id"].to_pylist())
-
-
-def _documents(store: Store) -> dict[str, dict[str, Any]]:
-    """Return the lists of rounds by their names."""
-    documents = {}
-    for path in store.list(ROUNDS, suffix=".json"):
-        try:
-            document = json.loads(store.read_text(path))
-            documents[str(document["round"])] = document
-            document["snapshots"]
-        except (ValueError, KeyError, TypeError):
-            raise StoreError(
-                f"{store.uri(path)} is no list of analysed snapshots, so no results were "
-                "compacted; delete it, and its snapshots are analysed again"
-            ) from None
-    return documents
 
 
 def _make_daily(
@@ -552,7 +536,7 @@ def _delete_unused_results(store: Store, policy: HistoryPolicy, now: datetime) -
 
     Returns how many.
     """
-    documents = _documents(store)
+    documents = read_documents(store)
     modified_at = {file.path: file.modified_at for file in store.files(ROUNDS)}
     merged_at = {
         name: modified_at.get(document_path(document["round"]))
