@@ -63,6 +63,20 @@ def test_the_button_unpauses_every_dag(installation: Installation, known_dags: N
         assert "No sign of life: scheduler, dag-processor, triggerer." in words
 
 
+def test_a_pool_that_airflow_lacks_is_named(
+    installation: Installation, known_dags: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COUNTERPOISE_AUDIT_POOL", "default_pool")
+    monkeypatch.setenv("COUNTERPOISE_RUN_POOL", "counterpoise_runs")
+    with create_session(scoped=False) as session:
+        for dag in session.scalars(select(DagModel).where(DagModel.dag_id.in_(our_dags()))):
+            dag.is_paused = False
+    with browser(environment_of(installation), "alice", role="op") as client:
+        words = words_on(own_airflow(client).get("/setup").text)
+    assert "Airflow has no pool counterpoise_runs, so" in words
+    assert "airflow pools set counterpoise_runs" in words
+
+
 def test_whom_airflow_does_not_let_gets_lines_to_type(
     installation: Installation, known_dags: None
 ) -> None:

@@ -61,6 +61,7 @@ class AirflowNow:
     may_unpause: bool  # the viewer
     silent: Collection[str] = ()  # its components without a sign of life, like "scheduler"
     newest: Mapping[str, str] = field(default_factory=dict)  # state of each Dag's newest run
+    missing_pools: Collection[str] = ()  # that our tasks are to use
 
 
 def make_working_folder(environment: Mapping[str, str], folder: str | None) -> Path:
@@ -214,6 +215,11 @@ def _dags(airflow: AirflowNow) -> Step:
             "the folder `dags` or with this line, which replaces Airflow's own list."
         )
         return Step("Dags", "missing", text=text, lines=_BUNDLE_LINE, is_elsewhere=True)
+    if not paused and airflow.missing_pools:
+        pools = sorted(airflow.missing_pools)
+        text = f"Airflow has no pool {join_names(pools)}, so tasks that are to use it never start."
+        lines = "\n".join(f'airflow pools set {pool} 16 "Counterpoise"' for pool in pools)
+        return Step("Dags", "pool missing", text=text, lines=lines, is_elsewhere=True)
     if not paused and airflow.silent:
         text = f"No sign of life: {', '.join(airflow.silent)}. Nothing starts, or goes on, without."
         lines = "\n".join(f"airflow {name}" for name in airflow.silent)

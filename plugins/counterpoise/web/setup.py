@@ -7,6 +7,7 @@ A page that has no settings to show leads here. Whoever may read runs may open i
 what Airflow lets the account do.
 """
 
+import os
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
@@ -17,6 +18,7 @@ from airflow.api_fastapi.core_api.routes.public.dags import patch_dag
 from airflow.api_fastapi.core_api.security import get_user
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
+from airflow.models.pool import Pool
 from airflow.utils.session import create_session
 from fastapi import APIRouter, Depends, Request, Response
 from sqlalchemy import func, select
@@ -30,6 +32,9 @@ from counterpoise.web.responses import error_page, status_of
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation, may_in_airflow
 
 _REFRESH_SECONDS: Final = 5
+_POOL_VARIABLES: Final = tuple(
+    f"COUNTERPOISE_{purpose}_POOL" for purpose in ("SNAPSHOT", "AUDIT", "WATCH", "RUN")
+)
 _COMPONENTS: Final = {
     "scheduler": "scheduler",
     "dag_processor": "dag-processor",
@@ -51,9 +56,12 @@ def airflow_now(user: Annotated[Any, Depends(get_user)]) -> AirflowNow:
         )
         runs = select(DagRun.dag_id, DagRun.state).where(DagRun.id.in_(newest_ids))
         newest = {row.dag_id: str(row.state) for row in session.execute(runs)}
+        pools = set(session.scalars(select(Pool.pool)))
     health = get_airflow_health()
     silent = [words for part, words in _COMPONENTS.items() if health[part]["status"] != HEALTHY]
-    return AirflowNow(airflow.__version__, paused, _may_unpause(user), silent, newest)
+    missing_pools = {pool for name in _POOL_VARIABLES if (pool := os.environ.get(name))} - pools
+    may_unpause = _may_unpause(user)
+    return AirflowNow(airflow.__version__, paused, may_unpause, silent, newest, missing_pools)
 
 
 def _may_unpause(user: Any) -> bool:
