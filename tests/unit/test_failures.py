@@ -47,4 +47,16 @@ def test_a_snapshot_that_failed_is_known_until_one_is_kept(installation: Install
     with pytest.raises(ClusterUnreachableError):
         snapshots.make(installation, "demo", installation.clock())
     installation.ledger.end_failure("demo", FailureKind.NOT_ANSWERING)
-    assert installation.ledger.failures()["demo"].kind is FailureKind.SNAPSHOT
+    failure = installation.ledger.failures()["demo"]
+    assert failure.kind is FailureKind.SNAPSHOT
+    assert failure.text == "no bootstrap address answered: kafka-1:9092: refused"
+
+
+def test_another_reason_is_told_and_the_time_stays(installation: Installation) -> None:
+    """Somebody mends one thing, and the next one shows."""
+    ledger = installation.ledger
+    ledger.record_failure("demo", FailureKind.SNAPSHOT, "no connection")
+    before = ledger.failures()["demo"]
+    ledger.record_failure("demo", FailureKind.SNAPSHOT, "refused")
+    now = ledger.failures()["demo"]
+    assert (now.text, now.since) == ("refused", before.since)

@@ -572,15 +572,22 @@ class Ledger:
             )
 
     def record_failure(self, cluster: str, kind: FailureKind, text: str) -> None:
-        """Record that something of a cluster does not work, until `end_failure`."""
+        """Record that something of a cluster does not work, until `end_failure`: since the first
+        time, and for the last reason.
+        """
         first_line = one_line(text.partition("\n")[0]).rstrip(":")[:_MAX_FAILURE_CHARACTERS]
+        this_one = (failures.c.cluster == cluster, failures.c.kind == str(kind))
         with self._transactions.writing() as connection:
+            known = connection.execute(sa.select(failures).where(*this_one)).first()
+            if known is not None and known.text == first_line:
+                return
             row = {
                 "cluster": cluster,
                 "kind": str(kind),
-                "since": self._transactions.now(connection),
+                "since": known.since if known else self._transactions.now(connection),
                 "text": first_line,
             }
+            connection.execute(failures.delete().where(*this_one))
             insert_if_missing(connection, failures, [row])
 
     def end_failure(self, cluster: str, kind: FailureKind) -> None:

@@ -22,4 +22,4 @@ class ClusterFailure:
     cluster: str
     kind: FailureKind
     since: datetime  # UTC
-    text: str  # why, in one line; what went wrong first
+    text: str  # why, in one line; what went wrong last

@@ -21,6 +21,7 @@ from counterpoise import analysis, history
 from counterpoise.archive import data_docs_folder
 from counterpoise.errors import (
     ClusterError,
+    ClusterUnreachableError,
     CounterpoiseError,
     InputError,
     LedgerError,
@@ -83,8 +84,9 @@ def make(installation: Installation, cluster: str, scheduled_at: datetime) -> di
 
 def _note_failure(installation: Installation, cluster: str, error: CounterpoiseError) -> None:
     """Record for the pages why there is no snapshot; the error itself goes on to the caller."""
+    text = error.in_one_line if isinstance(error, ClusterUnreachableError) else str(error)
     try:
-        installation.ledger.record_failure(cluster, FailureKind.SNAPSHOT, str(error))
+        installation.ledger.record_failure(cluster, FailureKind.SNAPSHOT, text)
     except LedgerError as lost:
         _LOGGER.warning("not recorded that the snapshot of %s failed: %s", cluster, lost)
 

@@ -244,6 +244,11 @@ class FleetView(Struct, frozen=True, kw_only=True):
         return sum(row.entry.live_brokers or 0 for row in self.rows)
 
     @property
+    def is_known(self) -> bool:
+        """Return whether any cluster was analysed, so that there is something to sum up."""
+        return any(row.entry.live_brokers is not None for row in self.rows)
+
+    @property
     def held_bytes(self) -> int:
         return sum(row.entry.bytes or 0 for row in self.rows)
 

@@ -288,4 +288,6 @@ def _unknown(request: Request, error: Exception, *, why: str = "") -> Response:
     _LOGGER.error("page error %s: %s: %s", reference, type(error).__name__, error)
     what = _NOT_KNOWN if request.method == "POST" else _NOT_SHOWN
     where = f"The api-server's log has the reason under the reference {reference}."
+    if request.method == "GET" and not is_api(request):
+        where += " Setup, above, says what is missing, or cannot be read."
     return error_page(request, 503, " ".join(filter(None, (why, what, where))))
