@@ -251,6 +251,7 @@ def test_settings_that_cannot_be_read_are_no_unknown_name(
         config.unlink()
     else:
         config.write_bytes(content)
+    web.set_airflow(client, may_unpause=False)
     setup = client.get("/fleet")
     assert str(setup.url).endswith("/setup") and complaint not in setup.text
     for path in (
