@@ -28,7 +28,6 @@ from counterpoise.model.finding import (
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_names, pluralize
 
-URGENT: Final = (Severity.CRITICAL, Severity.WARNING)
 NO_TEXT: Final = RuleText("", "waivers", "", "", "", "")  # of a rule of another release
 _TOPIC: Final = "topic "
 _OF_THE_WHOLE: Final = (subjects.CLUSTER, subjects.QUORUM)
@@ -59,10 +58,6 @@ class FindingGroup:
     @property
     def title(self) -> str:
         return self.text.title or self.rule
-
-    @property
-    def is_urgent(self) -> bool:
-        return self.severity in URGENT
 
     @property
     def since(self) -> datetime:

@@ -73,10 +73,6 @@ class EntryConcern:
     words: str
     weight: float = 0.0
 
-    @property
-    def is_urgent(self) -> bool:
-        return self.concern not in (Concern.NOT_PREFERRED, Concern.BUSY, Concern.LEFT_OUT)
-
 
 @dataclass(frozen=True, slots=True)
 class FleetEntry:
