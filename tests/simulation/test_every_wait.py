@@ -162,16 +162,6 @@ def unmeasured_brokers(folder: Path) -> None:
     unmeasured.halts(within=LIMITS.hold_patience)
 
 
-def slowed_copies(folder: Path) -> None:
-    run = made(folder, is_moving=True)
-    run.cluster.partitions[ORDERS_0].bytes_in_per_second = 800_000.0
-    run.ask(Control.RATE, rate_bytes_per_second=500_000)
-    slowed = waiting(
-        run, "producers write faster than the lowered rate, 500 kB/s, lets through.*for 1 min 30 s"
-    )
-    slowed.halts(within=LIMITS.pause_patience)
-
-
 def stalled_copies(folder: Path) -> None:
     run = made(folder, is_moving=True)
     run.cluster.partitions[ORDERS_0].bytes_in_per_second = 2_000_000.0
@@ -329,7 +319,6 @@ CASES: Final[dict[Condition, Callable[[Path], None]]] = {
     Condition.DEAD: dead_brokers,
     Condition.UNRESPONSIVE: unresponsive_brokers,
     Condition.UNMEASURED: unmeasured_brokers,
-    Condition.SLOWED: slowed_copies,
     Condition.STALLED: stalled_copies,
     Condition.UNAVAILABLE: unavailable_partitions,
     Condition.LEADERLESS: leaderless_partitions,

@@ -91,9 +91,9 @@ class CommandExecutor:
                 return self._throttle(command, observation, rate, step)
             case Submit():
                 return self._submit(command, observation, rate, step)
-            case Elect(moves, is_last):
+            case Elect(moves):
                 self._elect(moves, step)
-                return READ_BACK_SECONDS if is_last else ELECTION_PAUSE_SECONDS
+                return ELECTION_PAUSE_SECONDS
             case Cancel(moves, reason):
                 unchanged = self._unchanged(moves, observation)
                 return self._cancel(unchanged, reason, observation, step)

@@ -34,13 +34,9 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Elect:
-    """Elect the preferred leader of each.
-
-    `is_last`: no other elections are left, and none of these was tried twice.
-    """
+    """Elect the preferred leader of each."""
 
     moves: tuple[Move, ...]
-    is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)

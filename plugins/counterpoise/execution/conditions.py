@@ -132,17 +132,13 @@ TABLE: Final[Mapping[Condition, Row]] = {
         is_one=True,
         is_doing=True,
     ),
-    Condition.SLOWED: Row(
-        "producers write faster than the lowered rate, {detail}, lets through: {names}",
-        "raise the rate (`counterpoise rate`, or the policy's daily_rates), then {again}",
-        "pause_patience",
-    ),
     Condition.STALLED: Row(
         "{partitions} {has} come no nearer to the end of {their} copy: {names}", "{detail}"
     ),
     Condition.NO_PROGRESS: Row(
         "no move has come nearer to its end than before, whatever the run waited for",
-        "check the brokers of its partitions (`counterpoise status RUN`), then {again}",
+        "check the brokers of its partitions (`counterpoise status RUN`), and whether producers "
+        "write faster than the rate lets through, then {again}",
         is_one=True,
     ),
     Condition.UNANSWERED: Row(
@@ -195,10 +191,6 @@ TABLE: Final[Mapping[Condition, Row]] = {
         "somebody else cancelled or took back {names} (`kafka-reassign-partitions.sh --cancel`, "
         "say, or an emergency stop)",
         f"{_FIND_OUT_WHO}, or leave it as it is",
-    ),
-    Condition.CAME_LATE: _at_once(
-        "an earlier call of ours came late, and reassigns {names}",
-        "`counterpoise watch` ends that; then {again}",
     ),
     Condition.USED_BY_OTHERS: Row(
         "moves of somebody else copy under the throttle of this run, which stays: {names}",

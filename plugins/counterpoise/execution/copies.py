@@ -3,7 +3,7 @@ sends and receives of them; how long they take yet; and what to do where they st
 
     best = best_progress(base, by_state, observation, progress)
     has_progressed(base.best, best)    # a move began, came nearer, ended, or a leader was elected
-    slow_copies(best, observation, moving, is_lowered=False)    # {Condition.STALLED: ...}
+    stalled_copies(best, observation, moving)           # {Condition.STALLED: ...}
     find_links(best, base, observation, moving)
     stall_advice(names, moving, observation, rate)      # "check network and disk of ..."
     limit_of_others(moves, observation, rate)           # the lowest rate that somebody has set
@@ -66,9 +66,7 @@ def best_progress(
     done = {str(move.topic_partition) for move in by_state[MoveState.DONE]}
     # One that is not in flight may be submitted again: its patience then begins anew.
     copies = {
-        name: Copy(copy.bytes_left, now, now)
-        for name, copy in before.copies.items()
-        if name not in done
+        name: Copy(copy.bytes_left, now) for name, copy in before.copies.items() if name not in done
     }
     for move in by_state[MoveState.MOVING]:
         name = str(move.topic_partition)
@@ -86,21 +84,20 @@ def _nearest(
 ) -> Copy:
     """Return how near a move has come to its end, and since when no nearer.
 
-    While we hold the rate below the approved one, producers may write more than that: what receives
-    bytes is in time. So is what waits for another replica, or of which it is not known what has
-    arrived. Where the destination is as large as its leader, and not in sync, any bytes count: the
-    leader has compacted what the destination has not.
+    Any bytes count while we hold the rate below the approved one, since producers may write more
+    than that; and where the destination is as large as its leader and not in sync, since the leader
+    has compacted what the destination has not. A move that waits for another replica is in time,
+    and so is one of which it is not known what has arrived.
     """
     now, left = observation.observed_at, _bytes_left(move, observation)
     if before is None:
-        return Copy(move.copied_bytes if left is None else left, now, now)
+        return Copy(move.copied_bytes if left is None else left, now)
     if left is None or not _unfinished(move, observation):
-        return Copy(before.bytes_left if left is None else min(left, before.bytes_left), now, now)
+        return Copy(before.bytes_left if left is None else min(left, before.bytes_left), now)
     arrives = _speed(move, observation) > 0
     if left < before.bytes_left or (arrives and not left):
-        return Copy(left, now, now)
-    in_time_at = now if arrives and is_lowered else before.in_time_at
-    return Copy(before.bytes_left, before.nearer_at, in_time_at)
+        return Copy(left, now)
+    return Copy(before.bytes_left, now if arrives and is_lowered else before.nearer_at)
 
 
 def _bytes_left(move: Move, observation: Observation) -> int | None:
@@ -147,21 +144,16 @@ def is_anything_arriving(
     )
 
 
-def slow_copies(
-    best: BestProgress, observation: Observation, moving: Iterable[Move], *, is_lowered: bool
+def stalled_copies(
+    best: BestProgress, observation: Observation, moving: Iterable[Move]
 ) -> Conditions:
     """Return the copies that come no nearer to their end, with since when."""
-    names = [str(move.topic_partition) for move in moving]
-    found = {
-        Condition.STALLED: {name: best.copies[name].in_time_at for name in names},
-        Condition.SLOWED: {name: best.copies[name].nearer_at for name in names if is_lowered},
+    since = {
+        name: best.copies[name].nearer_at
+        for name in (str(move.topic_partition) for move in moving)
+        if observation.observed_at - best.copies[name].nearer_at >= _LATE_AFTER
     }
-    late_since = observation.observed_at - _LATE_AFTER
-    late = {
-        condition: {name: at for name, at in since.items() if at <= late_since}
-        for condition, since in found.items()
-    }
-    return {condition: since for condition, since in late.items() if since}
+    return {Condition.STALLED: since} if since else {}
 
 
 # -- links

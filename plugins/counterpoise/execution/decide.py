@@ -72,9 +72,6 @@ from counterpoise.units import format_rate
 MAX_ELECTION_ATTEMPTS: Final = 10
 MAX_ELECTIONS_PER_CALL: Final = 100
 _MAX_THROTTLE_GAPS: Final = 1  # keys that somebody else removed are set again once
-_NEVER_ENDS: Final = (
-    "the same replica is added and removed, which Kafka never ends, or the call came late"
-)
 
 
 def next_command(inputs: DecisionInputs) -> Command:
@@ -155,8 +152,6 @@ def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
         return _halt(inputs, of(Condition.DRIFTED, _names(drifted)))
     if taken_back := inputs.moves_in(MoveState.TAKEN_BACK, MoveState.CANCELLED):
         return _halt(inputs, of(Condition.TAKEN_BACK, _names(taken_back)))
-    if stuck := inputs.by_state[MoveState.STUCK]:
-        return _halt(inputs, of(Condition.CAME_LATE, _names(stuck)))
     if inputs.run_progress.throttle_gaps > _MAX_THROTTLE_GAPS:
         keys = keys_removed_by_others(inputs)
         return _halt(inputs, of(Condition.THROTTLE_GAP, keys), cancels=True)
@@ -168,7 +163,7 @@ def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
 
 def _lasting_trouble(inputs: DecisionInputs) -> Halt | None:
     """Return the end of a run for a trouble that has lasted for longer than its patience."""
-    for trouble in (*_troubles(inputs), *_slow_copies(inputs), of(Condition.NO_PROGRESS)):
+    for trouble in (*_troubles(inputs), *_stalled_copies(inputs), of(Condition.NO_PROGRESS)):
         if names := inputs.subjects_over(trouble):
             over = replace(trouble, subjects=names, count=len(names))
             return _halt(inputs, over)
@@ -187,13 +182,12 @@ def _troubles(inputs: DecisionInputs) -> Iterator[Activity]:
         yield of(Condition.LEADERLESS, _names(leaderless))
 
 
-def _slow_copies(inputs: DecisionInputs) -> Iterator[Activity]:
-    """Yield the copies that are slower than their producers, and those that have stalled."""
-    conditions, rate = inputs.run_progress.conditions, inputs.run_progress.rate_bytes_per_second
-    slowed = sorted(conditions.get(Condition.SLOWED, ()))
-    yield of(Condition.SLOWED, slowed, detail=format_rate(rate))
-    stalled = of(Condition.STALLED, sorted(conditions.get(Condition.STALLED, ())))
+def _stalled_copies(inputs: DecisionInputs) -> Iterator[Activity]:
+    """Yield the copies that have stalled for longer than their patience."""
+    progress = inputs.run_progress
+    stalled = of(Condition.STALLED, sorted(progress.conditions.get(Condition.STALLED, ())))
     if names := inputs.subjects_over(stalled):
+        rate = progress.rate_bytes_per_second
         advice = stall_advice(names, inputs.moving, inputs.observation, rate)
         yield of(Condition.STALLED, names, detail=advice)
 
@@ -435,10 +429,7 @@ def _next_election(inputs: DecisionInputs) -> Command:
     if not electable:
         leaders = [replica(move.topic_partition, move.replicas_after[0]) for move in to_elect]
         return Wait(of(Condition.LEADER_OUT_OF_SYNC, leaders))
-    elected_now = electable[:MAX_ELECTIONS_PER_CALL]
-    # Metadata may be a second behind: what was tried twice is tried again no sooner than that.
-    were_tried = any(tried[move] > 1 for move in elected_now)
-    return Elect(elected_now, is_last=len(electable) <= MAX_ELECTIONS_PER_CALL and not were_tried)
+    return Elect(electable[:MAX_ELECTIONS_PER_CALL])
 
 
 def _names(moves: Iterable[Move]) -> list[str]:
@@ -496,7 +487,7 @@ def _gap_before_a_cancel(inputs: DecisionInputs, in_flight: Sequence[Move]) -> C
 def _give_up(inputs: DecisionInputs) -> Finish:
     """Return the end of a run that the cluster does not let end: what is left, is listed."""
     unrestored = tuple(key for key in inputs.observation.own_keys if key.done_at is None)
-    in_flight = [*inputs.moving, *inputs.by_state[MoveState.STUCK]]
+    in_flight = inputs.moving
     left = "the cluster refused what would end this run (`counterpoise status RUN` shows it)"
     if in_flight:
         are_moving = pluralize(len(in_flight), "partition is", "partitions are")
@@ -510,8 +501,7 @@ def sweep_command(inputs: DecisionInputs) -> Command:
     """
     if cancel := _cancel_late(inputs):
         return cancel
-    in_flight = [*inputs.moving, *inputs.by_state[MoveState.STUCK]]
-    if in_flight and (changes := inputs.missing_changes(inputs.throttles_for(in_flight))):
+    if changes := inputs.missing_changes(inputs.throttles_for(inputs.moving)):
         return Throttle(changes)
     cancelled = inputs.by_state[MoveState.CANCELLED]
     if answered := [move for move in cancelled if inputs.observation.is_order_answered(move)]:
@@ -519,7 +509,7 @@ def sweep_command(inputs: DecisionInputs) -> Command:
     return Finish()
 
 
-# -- which reassignments to cancel: what is stuck, what has to end, what came late
+# -- which reassignments to cancel: what has to end, what came late
 
 
 def _moves_to_cancel(inputs: DecisionInputs) -> dict[Move, str]:
@@ -530,7 +520,6 @@ def _moves_to_cancel(inputs: DecisionInputs) -> dict[Move, str]:
     moving = inputs.moving
     why_all = _why_all(inputs)
     reasons = {move: why_all or _why_not(move, inputs) for move in moving}
-    reasons = dict.fromkeys(inputs.by_state[MoveState.STUCK], _NEVER_ENDS) | reasons
     return {move: why for move, why in reasons.items() if why}
 
 
@@ -558,14 +547,12 @@ def _why_not(move: Move, inputs: DecisionInputs) -> str:
     observation = inputs.observation
     if full := brokers_filled_by(move, observation):
         return f"a log dir of {name_brokers(full)} is past its limit"
-    copying, rate = observation.copying_brokers(move), inputs.run_progress.rate_bytes_per_second
     dead = set(move.replicas_after) - observation.live_broker_ids
     leaderless = [move.topic_partition] if observation.leader_of(move) is None else []
     for trouble in (
         of(Condition.DEAD, sorted(dead)),
-        of(Condition.UNMEASURED, copying),
+        of(Condition.UNMEASURED, observation.copying_brokers(move)),
         of(Condition.LEADERLESS, leaderless),
-        of(Condition.SLOWED, [move.topic_partition], detail=format_rate(rate)),
         of(Condition.STALLED, [move.topic_partition]),
     ):
         if names := inputs.subjects_over(trouble):
@@ -593,10 +580,9 @@ def _cancel_late(inputs: DecisionInputs) -> Cancel | None:
     """Return the cancel of what an ended run has in flight by a call that nobody answered; what
     else is in flight, or in sync only by its new replicas, ends under its throttle.
     """
-    in_flight = [*inputs.by_state[MoveState.STUCK], *inputs.moving]
     late = [
         move
-        for move in in_flight
+        for move in inputs.moving
         if (row := inputs.observation.row_in_flight(move))
         and row.unanswered_at is not None
         and not _lowers_isr(move, inputs.observation)

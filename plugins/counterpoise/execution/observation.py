@@ -39,14 +39,10 @@ from counterpoise.model.run_progress import LogDirReading, VersionReading
 
 class MoveState(StrEnum):
     PENDING = "pending"  # as the plan found it, or after one of the move's reassignments
-    MOVING = "moving"  # one of the move's reassignments is under way
+    MOVING = "moving"  # a reassignment that this run has submitted is under way
     DONE = "done"  # has the replicas of the plan
     # The replicas of before, or of a reassignment of the move, in another order: after a cancel.
     CANCELLED = "cancelled"
-    # Only a cancel may end it: a replica is both added and removed, by calls of ours, which Kafka
-    # never ends; or a call that restores an order came late, and goes back from where it is now; or
-    # a call came so late that the topic was made again meanwhile.
-    STUCK = "stuck"
     GONE = "gone"  # the topic was deleted, or deleted and created again
     FOREIGN = "foreign"  # a reassignment that this run has not submitted
     TAKEN_BACK = "taken back"  # what this run had submitted was cancelled, or undone, by others
@@ -169,17 +165,15 @@ class Observation:
         partition = self.partitions.get(move.topic_partition)
         if partition is None:
             return MoveState.GONE
-        targets = [row.target for row in self.submitted.get(move.topic_partition, ())]
+        if self.row_in_flight(move) is not None:
+            return MoveState.MOVING
         is_another_topic = partition.topic_id != move.topic_id and move.is_of_another_topic(
             partition.topic_id
         )
-        if partition.reassignment is not None:
-            is_ours = partition.reassignment.target in targets
-            if is_another_topic:
-                return MoveState.STUCK if is_ours else MoveState.GONE
-            return _state_in_flight(move, partition.reassignment, is_ours=is_ours)
         if is_another_topic:
             return MoveState.GONE
+        if partition.reassignment is not None:
+            return MoveState.FOREIGN
         return self._state_at_rest(move, partition.description.replicas)
 
     def _state_at_rest(self, move: Move, replicas: tuple[int, ...]) -> MoveState:
@@ -416,19 +410,6 @@ class Observation:
             return True
         is_in_order = self.order_to_restore(move) is None
         return is_in_order and not row.was_just_answered(self.observed_at)
-
-
-def _state_in_flight(move: Move, reassignment: Reassignment, *, is_ours: bool) -> MoveState:
-    """Return whose reassignment it is: ours is only what this run has submitted.
-
-    Somebody who takes [4, 2, 3] back to [1, 2, 3] while 4 is added makes a reassignment that never
-    ends, too; it is theirs to cancel.
-    """
-    if not is_ours:
-        return MoveState.FOREIGN
-    is_endless = bool(set(reassignment.adding) & set(reassignment.removing))
-    is_planned = reassignment.target in reassignment_targets(move)
-    return MoveState.MOVING if is_planned and not is_endless else MoveState.STUCK
 
 
 def moves_by_state(moves: Iterable[Move], observation: Observation) -> dict[MoveState, list[Move]]:

@@ -27,7 +27,7 @@ from counterpoise.execution.copies import (
     has_progressed,
     is_anything_arriving,
     seconds_left,
-    slow_copies,
+    stalled_copies,
     with_point,
 )
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
@@ -115,7 +115,7 @@ def update_progress(
         conditions={
             **find_conditions(base, by_state, observation),
             **back_off.conditions,
-            **slow_copies(best, observation, moving, is_lowered=is_lowered),
+            **stalled_copies(best, observation, moving),
             **(_lasts(base, Condition.UNTHROTTLED, observation) if is_unthrottled else {}),
         },
         under_replicated_at_start=still_out_of_sync(base, observation),
@@ -187,7 +187,7 @@ def _without_unobserved_time(previous: RunProgress, now: datetime) -> RunProgres
         for condition, subjects in previous.conditions.items()
     }
     copies = {
-        name: Copy(copy.bytes_left, copy.nearer_at + shift, copy.in_time_at + shift)
+        name: Copy(copy.bytes_left, copy.nearer_at + shift)
         for name, copy in previous.best.copies.items()
     }
     loss_since = previous.isr_loss_changed_at and previous.isr_loss_changed_at + shift
@@ -309,7 +309,7 @@ def _kept_readings(observation: Observation) -> Readings:
 # Example: broker 4 was missing at 12:00:10 and is missing at 12:00:20: its time stays 12:00:10;
 # once it is back its name is gone.
 
-_UNFINISHED = (MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED, MoveState.STUCK)
+_UNFINISHED = (MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED)
 
 
 def find_conditions(

@@ -44,12 +44,10 @@ class Condition(StrEnum):
     OUT_OF_SYNC = "out-of-sync"
     LEADER_OUT_OF_SYNC = "leader-out-of-sync"
     TAKEN_BACK = "taken-back"  # by somebody else
-    CAME_LATE = "came-late"
     USED_BY_OTHERS = "used-by-others"  # our throttle
     # moves and calls
     COPYING = "copying"  # kept since when nothing has arrived
     NO_PROGRESS = "no-progress"
-    SLOWED = "slowed"  # a copy that is slower than its producers
     STALLED = "stalled"
     UNANSWERED = "unanswered"
     THROTTLING = "throttling"
@@ -139,8 +137,7 @@ class Copy:
     """How near to its end a move in flight has come, and when; also where that was not known."""
 
     bytes_left: int  # the fewest so far
-    nearer_at: datetime
-    in_time_at: datetime  # not late, that is; any bytes do at a rate which we have lowered
+    nearer_at: datetime  # any bytes do at a rate that we have lowered
 
 
 @dataclass(frozen=True, slots=True)
