@@ -93,8 +93,9 @@ def test_a_live_broker_that_does_not_respond_halts_the_run_after_the_policys_pat
 def test_a_copy_whose_destination_does_not_report_sizes_is_not_taken_for_a_stall(
     tmp_path: Path,
 ) -> None:
-    picture = "orders-0: 1 2 size=400000000"
-    run = made_by_hand(tmp_path, picture, move("orders-0", "1 2", "4 2", size=400_000_000))
+    limits = MovementPolicy(dead_broker_patience=timedelta(seconds=30))
+    copy = move("orders-0", "1 2", "4 2", size=400_000_000)
+    run = made_by_hand(tmp_path, "orders-0: 1 2 size=400000000", copy, limits=limits)
     driver = run.driver()
     run.until_moving(driver)
     run.cluster.without_log_dirs.add(4)
