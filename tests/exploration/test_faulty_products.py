@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from counterpoise.execution import Driver, command_executor, observation
+from counterpoise.execution import Driver, command_executor
 from counterpoise.execution.command_executor import CommandExecutor
 from counterpoise.execution.commands import Throttle
 from counterpoise.execution.observation import MoveState, Observation
 from counterpoise.execution.throttling import pending_restores
 from counterpoise.execution.throttling.restore import keys_to_own
 from counterpoise.ledger import rows as run_states
-from counterpoise.model.kafka import Reassignment
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TRANSITIONS, UNDER_WAY_STATES, OwnedKey, Run, RunState
 from tests.exploration.explorer import explore
@@ -124,12 +123,13 @@ def test_finds_a_move_that_is_done_again_after_somebody_took_it_back(
 def test_finds_that_the_stuck_reassignment_of_somebody_else_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    state_in_flight = observation._state_in_flight
+    find_state = Observation._find_state
 
-    def as_if_it_was_ours(move: Move, reassignment: Reassignment, *, is_ours: bool) -> MoveState:
-        is_stuck = bool(set(reassignment.adding) & set(reassignment.removing))
-        return state_in_flight(move, reassignment, is_ours=is_ours or is_stuck)
+    def as_if_it_was_ours(self: Observation, move: Move) -> MoveState:
+        moving = self.partitions[move.topic_partition].reassignment
+        is_stuck = moving is not None and moving.never_ends
+        return MoveState.MOVING if is_stuck else find_state(self, move)
 
-    monkeypatch.setattr(observation, "_state_in_flight", as_if_it_was_ours)
+    monkeypatch.setattr(Observation, "_find_state", as_if_it_was_ours)
 
     _finds(EXECUTOR_AND_A_STUCK_FOREIGN_REASSIGNMENT, NOTHING, "promise 7")
