@@ -40,6 +40,7 @@ FETCH_SECONDS: Final = 60.0  # that many, too, without a network: the tests shal
 CONNECT_MILLISECONDS: Final = 5_000
 WAIT_MILLISECONDS: Final = 120_000  # a busy machine takes its time
 WIDE: Final = {"width": 1280, "height": 860}
+PICTURE_WIDTHS: Final = (1280, 390, 1920)
 NARROW: Final = {"width": 400, "height": 800}
 _MAX_TABS: Final = 60
 _SERIOUS: Final = ("serious", "critical")
@@ -118,12 +119,10 @@ class Visitor:
         return visitor
 
     @classmethod
-    def log_in(
-        cls, browser: Browser, airflow: LocalAirflow, user: str, *, is_lenient: bool = False
-    ) -> "Visitor":
+    def log_in(cls, browser: Browser, airflow: LocalAirflow, user: str) -> "Visitor":
         """Open the fleet, log in where Airflow asks for it, and come back to the fleet."""
         pages, pictures = f"{airflow.base_url}/counterpoise", folder_of_pictures()
-        visitor = cls.at(browser, pages, pictures, is_lenient=is_lenient)
+        visitor = cls.at(browser, pages, pictures)
         page = visitor.page
         page.goto(f"{pages}/fleet")
         page.locator("input[name=username]").fill(user)
@@ -132,6 +131,17 @@ class Visitor:
         page.wait_for_url(f"{pages}/fleet")
         visitor.problems.clear()  # those of Airflow's own page
         return visitor
+
+    def in_a_lenient_browser(self, browser: Browser) -> "Visitor":
+        """Return the same account, logged in, in a browser that would run any script.
+
+        A page of a run stays as it was loaded there, so that it can be looked at.
+        """
+        other = Visitor.at(browser, self.pages, self.pictures, is_lenient=True)
+        other.page.route("**/progress", lambda route: route.fulfill(status=204))
+        cookies = self.page.context.cookies()
+        other.page.context.add_cookies(cookies)  # type: ignore[arg-type]
+        return other
 
     def _listen(self) -> None:
         def on_console(message: Any) -> None:
@@ -166,8 +176,14 @@ class Visitor:
 
     def open(self, path: str) -> None:
         """Open one of our pages by its address."""
-        response = self.page.goto(f"{self.pages}{path}")
+        address = f"{self.pages}{path}"
+        # None where the page that was there has loaded itself again at that very instant.
+        response = self.page.goto(address) or self.page.goto(address)
         assert response is not None and response.ok, (path, response and response.status)
+
+    def status_of(self, path: str) -> int:
+        """Return the status of an answer that needs not be a page."""
+        return self.page.request.get(f"{self.pages}{path}").status
 
     def follow(self, link: str) -> None:
         self._click(self.page.get_by_role("link", name=link, exact=True).first)
@@ -196,6 +212,17 @@ class Visitor:
         """
         return [element.inner_text() for element in elements.all()]
 
+    def type_by_keyboard(self, label: str, text: str) -> None:
+        """Go to a field with the tab key, and type over what it has."""
+        self.tab_to(self.page.get_by_label(label, exact=True))
+        self.page.keyboard.press("Control+A")
+        self.page.keyboard.type(text)
+
+    def enter(self, element: Locator) -> None:
+        """Go to a link or a button with the tab key, and press Enter."""
+        self.tab_to(element)
+        self.page.keyboard.press("Enter")
+
     def tab_to(self, element: Locator) -> None:
         """Press the tab key until an element has the focus."""
         for _ in range(_MAX_TABS):
@@ -207,6 +234,19 @@ class Visitor:
     def take_picture(self, name: str) -> None:
         if self.pictures is not None:
             self.page.screenshot(path=self.pictures / f"{name}.png")
+
+    def take_pictures(self, name: str) -> None:
+        """Take pictures of the whole page: on a desk, a phone, a large screen; light and dark."""
+        if self.pictures is None:
+            return
+        for width in PICTURE_WIDTHS:
+            self.page.set_viewport_size({"width": width, "height": 860})
+            for scheme in ("light", "dark"):
+                self.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+                path = self.pictures / f"{name}-{width}-{scheme}.png"
+                self.page.screenshot(path=path, full_page=True)
+        self.page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+        self.page.emulate_media(color_scheme="light")
 
     def check_page(self, name: str) -> None:
         """Check what anybody sees of the page that is open: wide, on a phone, in light and dark."""

@@ -100,6 +100,9 @@ def test_who_cancelled_a_run_and_why_is_its_sentence() -> None:
     run = replace(found.status.run, reason="cancel by bob: too slow")
     found = replace(found, status=replace(found.status, run=run))
     assert found.sentence == "The run was cancelled by bob: too slow."
+    events = (*found.status.events, Event(END, "cancelled", run.reason))
+    told = replace(found, status=replace(found.status, events=events)).timeline[0]
+    assert (told.badge.word, told.text) == ("Cancelled", "by bob: too slow")
 
 
 @pytest.mark.parametrize(

@@ -762,7 +762,7 @@ def _entry(event: Event) -> Entry:
     text = event.text
     if event.kind in ("proposed", "asked", VALIDATED, NOT_VALIDATED):
         text = text.partition(" ")[2]  # without the fingerprint
-    first = event.kind.removesuffix(" asked")
+    first = "cancel" if event.kind == "cancelled" else event.kind.removesuffix(" asked")
     if text.startswith(f"{first} by "):
         text = text.removeprefix(f"{first} ")
     return Entry(event.at, badge, text)
