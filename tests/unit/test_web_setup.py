@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -12,9 +13,10 @@ from counterpoise.cli.main import main
 from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation, open_installation, open_worker_installation
 from counterpoise.model.cluster_failure import FailureKind
+from counterpoise.services.setup import AirflowNow
 from counterpoise.settings import parse_settings
 from counterpoise.settings.locations import example_clusters
-from counterpoise.web.setup import unpause_dags
+from counterpoise.web.setup import airflow_now, unpause_dags
 from tests.support import web
 from tests.support.web import record_starts, set_airflow, token_on
 
@@ -127,6 +129,18 @@ def test_from_nothing_to_all_done(
             installation.results.finish_round("1", installation.clock(), [ANALYSED])
         assert "All done" in client.get("/setup").text
         assert "Fleet</h1>" in client.get("/fleet").text
+
+
+def test_dags_that_airflow_has_not_read_yet(home: dict[str, str], tmp_path: Path) -> None:
+    set_up(tmp_path / "home/config")
+    with browser(home) as client:
+        app: Any = client.app
+        for known, word in (({}, "missing"), ({"kafka_audit": True}, "being read")):
+            seen = AirflowNow("3.3.2", known, may_unpause=True)
+            app.dependency_overrides[airflow_now] = lambda seen=seen: seen
+            page = client.get("/setup").text
+            assert states(page)["Dags"] == word
+            assert ("DAG_BUNDLE_CONFIG_LIST" in page) == (not known)
 
 
 def test_what_became_of_the_first_snapshot(home: dict[str, str], tmp_path: Path) -> None:

@@ -209,6 +209,9 @@ def _dags(airflow: AirflowNow) -> Step:
     ours = our_dags()
     unknown = [dag_id for dag_id in ours if dag_id not in airflow.paused]
     paused = [dag_id for dag_id in ours if airflow.paused.get(dag_id)]
+    if unknown and airflow.paused:
+        text = f"Airflow is still reading {join_names(unknown)}; it does so once in a while."
+        return Step("Dags", "being read", text=text, is_elsewhere=True)
     if unknown:
         text = (
             f"Airflow does not know {join_names(unknown)} yet. The dag-processor has to run, with "
