@@ -47,6 +47,8 @@ from counterpoise.model.racks import RackBounds, spread_bounds
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement, Roles
 
+AIM_PERCENT: Final = 75  # of the tolerance of rates, so that slightly other ones start nothing new
+_MIN_GAINS_IN_MEAN: Final = 2000
 _COST_UNIT: Final = 100  # of a replica on the largest broker: disks are told apart to 1 %
 
 
@@ -286,6 +288,11 @@ def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> 
     band.
     """
     return _traffic_of(placement, roles, tolerance_percent).band
+
+
+def min_gain_of(band: ByteBand) -> int:
+    """Return the bytes per second below which a gain is not worth a change."""
+    return max(1, int(band.fair.max(initial=0)) // _MIN_GAINS_IN_MEAN)
 
 
 @dataclass(slots=True, eq=False)

@@ -25,18 +25,13 @@ import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
-from counterpoise.planning.fair_shares import fill
+from counterpoise.planning.fair_shares import AIM_PERCENT, fill, min_gain_of
 from counterpoise.planning.leader_candidates import Candidates, LeaderChange, Leadership
-from counterpoise.planning.placing.exchanges import (
-    AIM_PERCENT,
-    best_with,
-    improve_worst,
-    min_gain_of,
-    sample_by_rate,
-)
 from counterpoise.planning.small_leader_traffic import MAX_PARTITIONS, nearest_to_band
 
 _MAX_COST: Final = 15  # of two new leaders is below it, and above its negative
+_MAX_PARTNERS: Final = 12
+_MAX_SAMPLE: Final = 200
 
 
 class _Exchange(NamedTuple):
@@ -50,14 +45,42 @@ class _Banded(Leadership):
 
     band: ByteBand
 
+    def even(self) -> None:
+        """Improve the broker that is farthest outside, until none can be improved.
+
+        A broker that cannot be is passed over. When no other is outside, what has changed since may
+        have made it possible: all are tried again.
+        """
+        is_counted = self.candidates.is_eligible
+        is_hopeless, has_changed = ~is_counted, False
+        while True:
+            outside = np.where(is_hopeless, 0, self.band.bytes_outside(self.loads))
+            worst = int(np.argmax(outside))
+            if outside[worst] > 0:
+                is_hopeless[worst] = not self.exchange(worst)
+                has_changed |= not is_hopeless[worst]
+            elif has_changed:
+                is_hopeless, has_changed = ~is_counted, False
+            else:
+                return
+
     def exchange(self, broker: int) -> bool:
-        """Exchange two leaders of a broker and another; False where that brings neither nearer."""
-        above_fair = self.loads - self.band.fair
-        eligible = self.candidates.eligible_brokers
-        exchange = best_with(broker, eligible, above_fair, self.best_of_pair)
-        if exchange is not None:
-            self.take(exchange.changes)
-        return exchange is not None
+        """Exchange two leaders of a broker and one at the other end of the band.
+
+        False where that brings neither nearer.
+        """
+        above_fair, able = self.loads - self.band.fair, self.candidates.eligible_brokers
+        is_heavy = bool(above_fair[broker] > 0)
+        order = np.lexsort((able, above_fair[able] if is_heavy else -above_fair[able]))
+        found: list[_Exchange] = []
+        for other in able[order][:_MAX_PARTNERS].tolist():
+            heavy, light = (broker, other) if is_heavy else (other, broker)
+            if above_fair[heavy] > above_fair[light]:
+                exchange = self.best_of_pair(heavy, light)
+                found += [exchange] if exchange else []
+        if found:
+            self.take(max(found, key=lambda exchange: exchange.score).changes)
+        return bool(found)
 
     def best_of_pair(self, heavy: int, light: int) -> _Exchange | None:
         going, returning = self.sample(heavy, light), self.sample(light, heavy)
@@ -80,7 +103,11 @@ class _Banded(Leadership):
     def sample(self, tail: int, head: int) -> Ints:
         """Return what a broker leads and another one may lead, by rate, in even steps."""
         partitions = self.passable(tail, head)
-        return np.asarray(partitions[sample_by_rate(partitions, self.candidates.bytes_in)])
+        partitions = partitions[np.lexsort((partitions, self.candidates.bytes_in[partitions]))]
+        if len(partitions) <= _MAX_SAMPLE:
+            return partitions
+        steps = np.linspace(0, len(partitions) - 1, _MAX_SAMPLE).astype(np.int64)
+        return np.asarray(partitions[steps])
 
     def keeps_topics(self, going: Ints, returning: Ints, heavy: int, light: int) -> Flags:
         """Return whether each pair leaves all topics as even as they are."""
@@ -110,7 +137,6 @@ def even_leader_traffic(candidates: Candidates, leaders: Ints, tolerance_percent
         return leaders
     if len(candidates.free_partitions) <= MAX_PARTITIONS:
         return nearest_to_band(candidates, leaders, band)
-    aim = band.narrowed(AIM_PERCENT)
-    search = _Banded.of(candidates, leaders, band=aim)
-    improve_worst(eligible, lambda: aim.bytes_outside(search.loads), search.exchange)
+    search = _Banded.of(candidates, leaders, band=band.narrowed(AIM_PERCENT))
+    search.even()
     return search.leaders

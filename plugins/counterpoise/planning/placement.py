@@ -68,9 +68,6 @@ class Replicas(NamedTuple):
     def only(self, chosen: Ints | Flags | slice) -> "Replicas":
         return Replicas(self.partitions[chosen], self.positions[chosen])
 
-    def one(self, number: int) -> tuple[int, int]:
-        return int(self.partitions[number]), int(self.positions[number])
-
 
 @dataclass(frozen=True, slots=True)
 class CopyBound:
@@ -272,16 +269,6 @@ class Placement:
         self.touched[:] = False
         self.bound = None
         self.min_copied_bytes = 0
-
-    def may_receive(self, replicas: Replicas, destination: int) -> Flags:
-        """Return whether a broker may get each replica: its rack suits, and it has none of it."""
-        suits_rack = self.suits(replicas, int(self.cluster.racks[destination]))
-        has_one = (self.replicas[replicas.partitions] == destination).any(axis=1)
-        return np.asarray(suits_rack & ~has_one)
-
-    def has_room(self, replicas: Replicas, destination: int) -> Flags:
-        sizes = self.cluster.size_bytes[replicas.partitions]
-        return np.asarray(sizes <= self.room[destination])
 
     def suits(self, replicas: Replicas, rack: int) -> Flags:
         """Return whether each replica may go to a rack.

@@ -5,6 +5,5 @@ The steps change a `Placement`, which is the one mutable thing, and know nothing
     replica_choice, small       small clusters are solved, and racks and counts of larger ones
     transfers, spread           brokers above their target count give replicas to those below it
     local_search                what is left of counts; then bytes, traffic and copies
-    exchanges                   how searches go that start from the worst broker
     new_replicas, lowering      replicas are drained, added or dropped; `local_search` evens them
 """

@@ -48,18 +48,20 @@ from counterpoise.model.evenness import ByteBand
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.fair_shares import (
+    AIM_PERCENT,
     TopicShares,
+    min_gain_of,
     replica_costs,
     shares_of_bytes,
     traffic_band,
 )
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.exchanges import AIM_PERCENT, MAX_PARTNERS, min_gain_of
 
 MAX_WORK: Final = 1_000_000_000  # replicas looked at
 MAX_SAVING_WORK: Final = 1_000_000  # of those, to copy less, each time that it is tried
 _MIN_GAINS: Final = 10_000  # of bytes: so many of them make up a share
 _PARTNERS_AT_ONCE: Final = 4
+_MAX_PARTNERS_FOR_TRAFFIC: Final = 12
 _MAX_PARTNERS_FOR_ARRIVALS: Final = 4
 _MAX_DESTINATIONS: Final = 60  # of a broker whose smallest replicas are looked for
 _SAMPLE: Final = 128  # replicas of a broker that are tried first; all of them before it fails
@@ -133,7 +135,7 @@ def _traffic_of(
     if band.bytes_outside(traffic)[roles.sharing].any():
         band = band.narrowed(AIM_PERCENT)
     is_counted = roles.sharing if may_copy else roles.sharing & (placement.arriving != 0)
-    partners = MAX_PARTNERS if may_copy else _MAX_PARTNERS_FOR_ARRIVALS
+    partners = _MAX_PARTNERS_FOR_TRAFFIC if may_copy else _MAX_PARTNERS_FOR_ARRIVALS
     rates, least = placement.cluster.bytes_in, min_gain_of(band)
     return Load(rates, traffic, band, is_counted, may_copy, partners, least)
 
