@@ -118,7 +118,8 @@ def test_who_rejected_a_plan_and_why_is_its_sentence(
     decision: Decision, who: str, has_halted: bool, sentence: str
 ) -> None:
     found = seen(state=RunState.REJECTED)
-    run = replace(found.status.run, reason="too large")
+    reason = "too large." if decision is Decision.REJECTED else "too large"
+    run = replace(found.status.run, reason=reason)
     no = replace(found.status.approvals[0], decision=decision, by=f"airflow:{who}")
     changed = replace(found.status, run=run, approvals=(*found.status.approvals, no))
     if not has_halted:

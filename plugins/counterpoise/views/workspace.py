@@ -259,11 +259,11 @@ class RunWorkspace:
         run, no = self.status.run, self.status.approval
         if no is None or no.decision is not Decision.REJECTED:
             return f"Nothing was changed: {run.reason or 'the plan was rejected'}."
-        who = no.person.shown
+        who, why = no.person.shown, run.reason.rstrip(".")
         if self.status.was_started:
-            return f"{who} rejected it after it had halted: {run.reason}."
+            return f"{who} rejected it after it had halted: {why}."
         verb = "withdrew" if no.person.is_same(run.requester) else "rejected"
-        return f"{who} {verb} it: {run.reason}. Nothing was changed."
+        return f"{who} {verb} it: {why}. Nothing was changed."
 
     @property
     def advice(self) -> str:
