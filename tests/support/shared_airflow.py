@@ -39,7 +39,6 @@ ROOT: Final = Path(__file__).parents[2]
 DAG: Final = "kafka_rebalance"
 SNAPSHOTS, AUDIT, ANALYSIS = "kafka_snapshot", "kafka_audit", "kafka_leader_balance"
 WAIT_SECONDS: Final = 400.0  # a busy machine takes its time
-MIN_PARKED_SECONDS: Final = 11.0
 POLICY: Final = f"""
     policy:
       {ON_A_SHARED_DISK}
@@ -175,7 +174,6 @@ class Place:
 
     def let_it_park(self, dag_run_id: str, task_id: str = "approve") -> None:
         """Wait until Airflow knows that a task has parked itself, and a click costs no try."""
-        time.sleep(MIN_PARKED_SECONDS)
         self.airflow.wait_until_parked(DAG, dag_run_id, task_id)
 
     def decisions(self, run: Run) -> list[tuple[Decision, str, str]]:
