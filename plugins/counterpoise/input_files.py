@@ -1,7 +1,7 @@
 """Reads files that a person or a setting names, up to a size.
 
     read_input(Path("state.json.gz"), "cluster document", DOCUMENTS, unpack=True)
-    file_complaint(Path("ca.pem"))     # before OpenSSL reads certificates
+    file_complaint(Path("ca.pem"))     # before OpenSSL and librdkafka read certificates
 
 What is larger than its limit is refused with one message, also where it is so unpacked.
 """
@@ -76,7 +76,7 @@ def read_input_text(path: Path, what: str, limit: SizeLimit, *, unpack: bool = F
 
 
 def file_complaint(path: Path) -> str | None:
-    """Return why OpenSSL should not read certificates from there, if so.
+    """Return why OpenSSL and librdkafka should not read certificates from there, if so.
 
     None where nothing is: whoever reads it says so.
     """

@@ -28,6 +28,7 @@ HEAVY = (
     "great_expectations",
     "pyspark",
     "ortools",
+    "confluent_kafka",
     "kafka",
     "counterpoise.services",
 )

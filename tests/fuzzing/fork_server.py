@@ -34,7 +34,7 @@ CRASHED: Final = 250  # an exception that even the last resort let through
 
 # What commands import when they first need it.
 IMPORTED_LATE: Final = (
-    *("alembic.command", "asyncio", "croniter", "jinja2", "kafka"),
+    *("alembic.command", "asyncio", "confluent_kafka", "croniter", "jinja2", "kafka"),
     *(
         "ortools.graph.python.min_cost_flow",
         "ortools.sat.python.cp_model",

@@ -42,7 +42,7 @@ def test_the_screen_loads_nothing_that_a_command_needs() -> None:
         "print({name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    for name in ("numpy", "pyarrow", "sqlalchemy", "pydantic", "rich", "kafka"):
+    for name in ("numpy", "pyarrow", "sqlalchemy", "pydantic", "rich", "confluent_kafka"):
         assert f"'{name}'" not in ended.stderr, name
 
 

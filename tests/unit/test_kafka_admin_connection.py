@@ -21,6 +21,7 @@ from counterpoise.kafka_admin.broker_client import LivenessProbe
 from counterpoise.kafka_admin.connection import (
     ConnectionSettings,
     kafka_python_arguments,
+    librdkafka_arguments,
     split_address,
 )
 from tests.support.certificates import DAY, Authority
@@ -46,12 +47,13 @@ def complaints(**changes: Any) -> tuple[str, ...]:
     return caught.value.complaints
 
 
-def test_kafka_python_is_told_the_same() -> None:
+def test_both_clients_are_told_the_same() -> None:
     settings = ConnectionSettings.parse(
         {**SASL, "client.id": "counterpoise", "group.id": "x", "error_cb": "a.b"}
     )
     assert settings.bootstrap_servers == ("a:9092", "[::1]:9093")
-    assert settings.librdkafka == {
+    assert librdkafka_arguments(settings) == {
+        "bootstrap.servers": "a:9092,[::1]:9093",
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "me",
@@ -106,7 +108,7 @@ def test_every_complaint_comes_at_once() -> None:
         ({"security_protocol": "SSL", "ssl_key_pem": "k"}, "ssl.certificate.location"),
         ({"security_protocol": "SSL", "ssl_ca_pem": "a", "ssl_ca_location": "b"}, "are both there"),
         ({"sasl_oauthbearer_method": "oidc"}, "did you mean SASL_SSL"),
-        ({"ssl_providers": "fips"}, "Counterpoise does not apply it"),
+        ({"ssl_providers": "fips"}, "one of the two Kafka clients"),
         ({"ssl_truststore_location": "t.jks"}, 'name a PEM file in "ssl.ca.location"'),
         ({"sasl_jaas_config": "x"}, 'write "sasl.username", "sasl.password"'),
         (
@@ -180,7 +182,7 @@ def test_a_name_that_was_meant_to_secure_is_never_left_out(name: str) -> None:
 )
 def test_settings_of_consumers_and_producers_are_left_alone(name: str) -> None:
     settings = ConnectionSettings.parse({"bootstrap.servers": "a:9092", name: "x"})
-    assert name not in settings.librdkafka
+    assert name not in librdkafka_arguments(settings)
 
 
 @pytest.mark.parametrize("key", ["ssl.ca.location", "enable.ssl.certificate.verification"])
@@ -211,6 +213,7 @@ BOOLEANS = (
 )
 VALUES: list[tuple[dict[str, object], str, tuple[object, ...]]] = [
     (dict(TLS), "enable.ssl.certificate.verification", BOOLEANS),
+    ({}, "socket.keepalive.enable", BOOLEANS),
     (
         dict(TLS),
         "ssl.endpoint.identification.algorithm",
@@ -256,11 +259,13 @@ def test_exactly_what_librdkafka_accepts_is_accepted(
     except KafkaException:
         is_accepted_there = False
     try:
-        ConnectionSettings.parse(given)
+        settings = ConnectionSettings.parse(given)
         is_accepted_here = True
     except ConfigurationError:
         is_accepted_here = False
     assert is_accepted_here is is_accepted_there
+    if is_accepted_here:  # what we hand on is taken, too
+        AdminClient(librdkafka_arguments(settings), logger=logging.getLogger("tests.librdkafka"))
 
 
 @pytest.mark.parametrize(
@@ -308,6 +313,7 @@ def test_kerberos_settings_are_passed_through() -> None:
         }
     )
     assert kafka_python_arguments(settings)["sasl_kerberos_service_name"] == "kafka1"
+    assert librdkafka_arguments(settings)["sasl.kerberos.keytab"] == "/etc/me.keytab"
 
 
 @pytest.fixture(scope="module")
@@ -331,7 +337,7 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
-def test_inline_pem_is_used_and_no_file_stays(
+def test_inline_pem_serves_both_clients_and_no_file_stays(
     pem: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -349,6 +355,7 @@ def test_inline_pem_is_used_and_no_file_stays(
         settings = ConnectionSettings.parse({"bootstrap.servers": "a:9092"} | TLS | given)
         context = kafka_python_arguments(settings)["ssl_context"]
         assert [found["subject"] for found in context.get_ca_certs()]
+        AdminClient(librdkafka_arguments(settings), logger=logging.getLogger("tests.librdkafka"))
         assert pem["ssl.key.pem"] not in repr(settings)
     assert modes == [0o600] * 4
     assert not list(tmp_path.iterdir())

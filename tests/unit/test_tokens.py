@@ -18,6 +18,7 @@ from counterpoise.kafka_admin import tokens
 from counterpoise.kafka_admin.connection import (
     ConnectionSettings,
     kafka_python_arguments,
+    librdkafka_arguments,
 )
 from counterpoise.kafka_admin.tokens import TokenError, TokenSource
 from tests.support.token_endpoint import TokenEndpoint, token_endpoint
@@ -62,23 +63,24 @@ def test_client_credentials_are_exchanged_once(endpoint: TokenEndpoint) -> None:
     assert settings.principal == "User:reader"
     form = {"grant_type": ["client_credentials"], "scope": ["kafka rw"]}
     assert endpoint.requests == [("/token", form)]
+    assert librdkafka_arguments(settings)["sasl.oauthbearer.method"] == "oidc"
     for text in (repr(settings), repr(first), settings.without_secrets(f"{first.text} hush-hush")):
         assert first.text not in text
         assert "hush-hush" not in text
 
 
 @pytest.mark.parametrize("where", ["token_file", "token_url"])
-def test_a_token_that_is_there_is_used(endpoint: TokenEndpoint, where: str, tmp_path: Path) -> None:
+def test_a_token_that_is_there_serves_both_clients(
+    endpoint: TokenEndpoint, where: str, tmp_path: Path
+) -> None:
     file = tmp_path / "token"
     file.write_text(endpoint.sign("reader") + "\n")
     place = {"token_file": str(file), "token_url": endpoint.static_url("reader")}[where]
     settings = ConnectionSettings.parse(BASE | {"sasl.oauthbearer.config": f"{where}={place}"})
-    assert settings.tokens is not None
-    token = settings.tokens.token()
-    provider = kafka_python_arguments(settings)["sasl_oauth_token_provider"]
-    assert provider.token() == token.text
-    assert (token.principal, provider.extensions()) == ("reader", {})
-    assert token.expires_at > time.time()
+    text, expires_at, principal, extensions = librdkafka_arguments(settings)["oauth_cb"]("")
+    assert kafka_python_arguments(settings)["sasl_oauth_token_provider"].token() == text
+    assert (principal, extensions) == ("reader", {})
+    assert expires_at > time.time()
 
 
 def test_a_token_is_renewed_before_its_end_and_kept_while_nobody_gives_another(
@@ -219,8 +221,10 @@ def test_aws_signs_for_a_region_by_its_own_package(monkeypatch: pytest.MonkeyPat
     )
     provider = kafka_python_arguments(settings)["sasl_oauth_token_provider"]
     assert provider.token() == "a-token-of-aws"
-    assert settings.tokens is not None
-    assert settings.tokens.token().expires_at == expires_at_ms / 1000
+    assert librdkafka_arguments(settings)["oauth_cb"]("")[:2] == (
+        "a-token-of-aws",
+        expires_at_ms / 1000,
+    )
     assert settings.principal == "User:PRINCIPAL"
     with pytest.raises(TokenError, match="AWS gives none for region nowhere") as caught:
         source(BASE | {"sasl.oauthbearer.config": "aws_msk_region=nowhere"}).token()

@@ -281,7 +281,7 @@ def read_metadata(
     """Return live brokers and the partitions of `topics` as one address reports them.
 
     An unknown topic is left out, and not created. Raises ClusterError for a response that no
-    cluster gives which clients can use.
+    cluster gives which clients can use: librdkafka 2.x crashes where it has no cluster id.
     """
     topic_type = MetadataRequest.MetadataRequestTopic
     wanted = [topic_type(name=name) for name in topics]

@@ -47,12 +47,8 @@ from counterpoise.kafka_admin.address_connection import (
     api_versions_request,
     keep_secrets_out_of_logs,
 )
-from counterpoise.kafka_admin.connection import (
-    ConnectionSettings,
-    kafka_python_arguments,
-    split_address,
-)
-from counterpoise.kafka_admin.endpoint import EndpointChecker
+from counterpoise.kafka_admin.connection import ConnectionSettings, kafka_python_arguments
+from counterpoise.kafka_admin.endpoint import EndpointChecker, try_address, with_failed_client
 from counterpoise.kafka_admin.tokens import TokenError
 from counterpoise.model.acl import Acl
 from counterpoise.model.connectivity import EndpointCheck
@@ -293,27 +289,26 @@ class BrokerClient:
         kafka-python is given that address alone, since it would choose at random.
         """
         keep_secrets_out_of_logs()
-        checker = EndpointChecker(self.settings)
         attempts: list[EndpointCheck] = []
-        failures: list[tuple[str, str]] = []
         for address in self.settings.bootstrap_servers:
-            attempt = checker.check(*split_address(address))
-            attempts.append(attempt)
-            failure = attempt.failure
+            attempt = try_address(address, self.settings)
             if attempt.is_reachable:
+                started_at = time.monotonic()
                 try:
                     client = self._bootstrap(address)
                 except kafka_errors.KafkaError as error:
-                    failure = (
-                        f"kafka-python does not connect there: {self.error_text(error)}; "
+                    text = self.error_text(error)
+                    reason = (
+                        f"librdkafka connects there, but kafka-python does not: {text}; "
                         "`counterpoise doctor` shows each step of a connection"
                     )
+                    attempt = with_failed_client(attempt, reason, started_at)
                 else:
-                    self.attempts = tuple(attempts)
+                    self.attempts = (*attempts, attempt)
                     return client
-            failures.append((address, failure))
+            attempts.append(attempt)
         self.attempts = tuple(attempts)
-        raise ClusterUnreachableError(tuple(failures))
+        raise ClusterUnreachableError(tuple((a.address, a.failure) for a in attempts))
 
     def _bootstrap(self, address: str) -> KafkaAdminClient:
         return KafkaAdminClient(

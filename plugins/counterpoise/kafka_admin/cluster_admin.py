@@ -3,7 +3,7 @@
     admin = ClusterAdmin(settings, request_timeout_seconds=15.0)
     admin.describe_cluster().live_broker_ids
 
-A connection of our own tries the bootstrap addresses: its reasons for a failed handshake are exact
+librdkafka tries the bootstrap addresses: its reasons for a failed handshake are precise
 (`endpoint.py`). kafka-python carries the calls (`broker_client.py`): every one of them needs
 something that admin clients do not offer, such as a broker of our choice, a flag, a message per
 partition, or to know whether a lost request was sent.

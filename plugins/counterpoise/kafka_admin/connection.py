@@ -5,9 +5,10 @@
 
 The names are librdkafka's, as in the extra of an Airflow connection of type `kafka`. Settings that
 have nothing to do with reaching the brokers (of consumers and producers, `group.id` say) are left
-out. A security setting that would have no effect is refused (`find_complaints`).
+out. A security setting that only one of the two clients applies is refused: both have to connect in
+the same way (`find_complaints`).
 
-Limits: GSSAPI was not tried; it needs the package gssapi.
+Limits: GSSAPI was not tried; it needs the package gssapi and a librdkafka built with libsasl2.
 """
 
 import ipaddress
@@ -94,7 +95,13 @@ _TLS: Final = (
     HOST_NAMES,
     VERIFICATION,
 )
-_OTHERS: Final = ("client.id", "broker.address.family")
+# These do not change what is read, so librdkafka alone may apply some of them.
+_OTHERS: Final = (
+    "client.id",
+    "broker.address.family",
+    "socket.keepalive.enable",
+    "socket.nagle.disable",
+)
 KNOWN: Final = ("bootstrap.servers", "security.protocol", *_SASL, *_TLS, *_OTHERS)
 _MECHANISMS_WITH: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(_PASSWORD, PASSWORD_MECHANISMS),
@@ -104,7 +111,12 @@ _MECHANISMS_WITH: Final[Mapping[str, tuple[str, ...]]] = {
 
 _TRUE: Final = ("true", "t", "1")
 _FALSE: Final = ("false", "f", "0")
-_BOOLEANS: Final = (VERIFICATION, UNSECURED_TOKEN)
+_BOOLEANS: Final = (
+    VERIFICATION,
+    UNSECURED_TOKEN,
+    "socket.keepalive.enable",
+    "socket.nagle.disable",
+)
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "security.protocol": SECURITY_PROTOCOLS,
     HOST_NAMES: ("https", "none"),
@@ -117,7 +129,7 @@ MAY_BE_EMPTY: Final = frozenset(KNOWN) - {*_BOOLEANS, *_CHOICES, "sasl.mechanism
 TOKEN_SOURCES: Final = ("token_file", "token_url", "aws_msk_region")
 _UNSECURED_WORDS: Final = ("principal", "principalClaimName", "lifeSeconds")
 
-# Names of Java's clients, and of librdkafka where we do not apply them.
+# Names of Java's clients, and of librdkafka where only it would apply them.
 _PEM_FILES: Final = 'name PEM files in "ssl.certificate.location", "ssl.key.location"'
 _INSTEAD: Final = {
     "ssl.keystore.location": _PEM_FILES,
@@ -186,20 +198,28 @@ def _name_complaints(settings: Mapping[str, str]) -> Iterator[str]:
             )
         elif normalized in _INSTEAD:
             yield f'"{key}" is not supported; {_INSTEAD[normalized]}'
-        elif similar := _similar_name(normalized):
+        elif similar := _similar_name(key, normalized):
             yield f'"{key}" is unknown; did you mean "{similar}"?'
         elif _is_about_security(normalized):
             yield (
-                f'"{key}" is unknown, or Counterpoise does not apply it; '
+                f'"{key}" is unknown, or only one of the two Kafka clients would apply it; '
                 f"known: {_names_with_prefix(normalized)}"
             )
 
 
-def _similar_name(normalized: str) -> str | None:
+def _similar_name(key: str, normalized: str) -> str | None:
     """Return the known setting that a name was probably meant to be."""
     names = [name for name in KNOWN if name not in _OTHERS]
     found = get_close_matches(normalized, names, 1, _SIMILAR_ENOUGH)
-    return found[0] if found else None
+    return found[0] if found and key not in _LIBRDKAFKA_ALONE else None
+
+
+# Correct names of librdkafka that resemble one of ours.
+_LIBRDKAFKA_ALONE: Final = (
+    "sasl.oauthbearer.assertion.private.key.pem",
+    "sasl.oauthbearer.sub.claim.name",
+    "ssl.engine.location",
+)
 
 
 def _names_with_prefix(key: str) -> str:
@@ -529,6 +549,20 @@ def split_address(address: str) -> tuple[str, int]:
     return match["host"].strip("[]"), int(match["port"])
 
 
+def librdkafka_arguments(settings: ConnectionSettings) -> dict[str, Any]:
+    """Return the settings for `confluent_kafka.AdminClient`.
+
+    librdkafka gets the tokens of an OIDC provider by itself, all others from us.
+    """
+    given = dict(settings.librdkafka)
+    arguments: dict[str, Any] = {"bootstrap.servers": ",".join(settings.bootstrap_servers), **given}
+    tokens = settings.tokens
+    if tokens is not None and choice_of(given, METHOD, "default") != "oidc":
+        arguments.pop(UNSECURED_TOKEN, None)
+        arguments["oauth_cb"] = tokens.for_librdkafka
+    return arguments
+
+
 def kafka_python_arguments(settings: ConnectionSettings) -> dict[str, Any]:
     """Return the keyword arguments for `kafka.KafkaAdminClient`.
 
@@ -592,7 +626,7 @@ def _as_texts(extra: Mapping[str, object], complaints: list[str]) -> dict[str, s
 
 
 def _file_complaints(settings: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with files that OpenSSL would read without an end."""
+    """Return what is wrong with files that OpenSSL and librdkafka would read without an end."""
     files = {key: settings[key] for key in sorted(settings) if key.endswith(_LOCATION)}
     found = {key: _why_no_file(path) for key, path in files.items() if key in KNOWN}
     return [f'"{key}" cannot be used: {reason}' for key, reason in found.items() if reason]

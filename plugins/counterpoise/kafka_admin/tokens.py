@@ -1,4 +1,4 @@
-"""Tokens for SASL/OAUTHBEARER, fetched once and kept until they are old.
+"""Tokens for SASL/OAUTHBEARER, fetched once and kept until they are old, for both Kafka clients.
 
     source = TokenSource({"sasl.oauthbearer.config": "token_file=/run/secrets/kafka-token"})
     source.token().text
@@ -87,6 +87,11 @@ class TokenSource:
                     return self._token
                 self._renew_at = now + (self._token.expires_at - now) * _RENEWED_AFTER
             return self._token
+
+    def for_librdkafka(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
+        """Return what librdkafka's callback wants: token, end, principal, extensions."""
+        token = self.token()
+        return token.text, token.expires_at, token.principal, self.extensions
 
     @property
     def principal(self) -> str:

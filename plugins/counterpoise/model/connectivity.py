@@ -47,7 +47,8 @@ WALK_CONFIGS: Final = (
 class ConnectionStage(StrEnum):
     """A stage of opening a connection to a broker, in the order of a client.
 
-    TLS and SASL exist only where the security protocol asks for them.
+    TLS and SASL exist only where the security protocol asks for them. CLIENT is the handshake of
+    librdkafka or kafka-python, once a connection of our own has passed all others.
     """
 
     RESOLVE = "resolve"
@@ -56,6 +57,7 @@ class ConnectionStage(StrEnum):
     SASL = "sasl"
     API_VERSIONS = "api versions"
     METADATA = "metadata"
+    CLIENT = "client"
 
 
 NO_RESPONSE: Final = "no response within"

@@ -40,6 +40,7 @@ _NO_SNAPSHOT: Final = "a connectivity check makes no snapshot"
 _CONFIGS_NOT_READ: Final = (
     "its endpoint does not respond, or this connection may not read the configs of brokers"
 )
+_MAX_BROKERS_ASKED: Final = 1_000  # librdkafka starts a thread for each, and ends them one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def examine(
     if metadata is not None:
         unavailable += metadata.unavailable
         if not any(finding.severity is Severity.CRITICAL for finding in findings):
-            findings += _missing_permissions(installation, cluster, unavailable)
+            findings += _missing_permissions(installation, cluster, metadata, unavailable)
         if metadata.topics or not unavailable:  # else they could not be read
             findings += _unknown_topics(metadata, topics)
     findings += _about_the_check(connectivity, installation.cluster(cluster).pinned_cluster_id)
@@ -101,14 +102,19 @@ def open_findings(facts: AuditFacts) -> list[Finding]:
 
 
 def _missing_permissions(
-    installation: Installation, cluster: str, unavailable: list[str]
+    installation: Installation, cluster: str, metadata: ClusterMetadata, unavailable: list[str]
 ) -> Iterator[Finding]:
     """Yield what the connection may not read; add what is not known, or cannot be granted."""
+    what = "the permissions of this connection"
+    if len(metadata.brokers) > _MAX_BROKERS_ASKED:
+        limit = format_count(_MAX_BROKERS_ASKED)
+        unavailable.append(f"{what}: not asked of more than {limit} brokers")
+        return
     try:
         with closing(connect(installation.connectivity_settings(cluster))) as admin:
             refused_reads = admin.refused_reads()
     except ClusterError as error:
-        unavailable.append(f"the permissions of this connection: {error}")
+        unavailable.append(f"{what}: {error}")
         return
     hides = profile_of(installation.cluster(cluster).policy.provider).may_hide_brokers
     for operation, reason in refused_reads.items():
