@@ -211,7 +211,7 @@ def _dags(airflow: AirflowNow) -> Step:
     paused = [dag_id for dag_id in ours if airflow.paused.get(dag_id)]
     if unknown and airflow.paused:
         text = f"Airflow is still reading {join_names(unknown)}; it does so once in a while."
-        return Step("Dags", "being read", text=text, is_elsewhere=True)
+        return Step("Dags", "being read", text=text, is_under_way=True)
     if unknown:
         text = (
             f"Airflow does not know {join_names(unknown)} yet. The dag-processor has to run, with "
@@ -252,7 +252,7 @@ def _first_results(
     state = airflow.newest.get(_SNAPSHOT_DAG)
     if state in _UNDER_WAY:
         text = f"{_SNAPSHOT_DAG} is {state}. {_SNAPSHOT_TEXT}"
-        return [Step(_SNAPSHOT, "under way", text=text, is_elsewhere=True), _REPORT_LATER]
+        return [Step(_SNAPSHOT, "under way", text=text, is_under_way=True), _REPORT_LATER]
     failures = list(installation.ledger.failures().values())
     if not failures and state is None:
         first = Step(
@@ -277,4 +277,4 @@ def _first_report(installation: Installation, airflow: AirflowNow) -> Step:
         text = f"The log of {_ANALYSIS_DAG} in Airflow says why; this line tries Java and Spark."
         return Step(_REPORT, "failed", text=text, lines="counterpoise self-check")
     text = f"{_ANALYSIS_DAG} makes it after the snapshot, in about two minutes."
-    return Step(_REPORT, "under way", text=text, is_elsewhere=True)
+    return Step(_REPORT, "under way", text=text, is_under_way=True)

@@ -18,6 +18,7 @@ class Step(Struct, frozen=True):
     button: str = ""
     is_later: bool = False  # another step comes first
     is_elsewhere: bool = False  # somebody does it elsewhere
+    is_under_way: bool = False  # nobody has to do anything: the page loads itself again
 
     @property
     def is_done(self) -> bool:

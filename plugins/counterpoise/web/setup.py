@@ -99,7 +99,7 @@ def setup_routes(open_installation: OpenInstallation) -> APIRouter:
         response = form_page(
             request, viewer, "setup.html", setup=found, refresh_seconds=_REFRESH_SECONDS
         )
-        if found.next_step and found.next_step.is_elsewhere:
+        if (step := found.next_step) and (step.is_elsewhere or step.is_under_way):
             response.headers["Refresh"] = str(_REFRESH_SECONDS)
         return response
 
