@@ -22,7 +22,7 @@ from counterpoise.services import runs, snapshots, viewers
 from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from dev.local_kafka.load import MB
 from tests.support.browser import Visitor, chromium
-from tests.support.shared_airflow import ANALYSIS, DAG, WAIT_SECONDS, Place, running_place
+from tests.support.shared_airflow import ANALYSIS, WAIT_SECONDS, Place, running_place
 
 pytestmark = pytest.mark.timeout(3600)
 USERS: Final = {"admin": "admin", "alice": "user", "bob": "user", "oscar": "op", "victor": "viewer"}
@@ -235,18 +235,7 @@ def test_a_halted_run_says_what_to_do(place: Place, people: People) -> None:
     people["oscar"].shows("broker 4 is dead")
     people.look("alice", run, "halted")
     assert place.end_of(str(run.dag_run_id)) == "failed"
-
-    place.kafka.restart_broker(4)
-    alice = people["alice"]
-    alice.open(f"/runs/{run.run_id}")
-    alice.type("Rate", FAST)
-    alice.type("Reason", "broker 4 is back")
-    alice.press("Approve")
-    alice.shows("Approved")
-    people.look("alice", run, "halted-approved")
-    place.admin.api.clear_task(DAG, str(run.dag_run_id), "execute")
-    wait_for_band(alice, "Done")
-    people.look("alice", run, "done-after-a-halt")
+    assert people.lookers["alice"].page.get_by_text("counterpoise execute").count()
     people.check_no_problem()
 
 

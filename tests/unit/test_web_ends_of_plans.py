@@ -171,6 +171,8 @@ def test_a_rejected_run_that_had_halted_does_not_say_that_nothing_was_changed(
     undo = f'action="/runs/{simulated.run_id}/undo"'
     with browser(environment, "oscar") as oscar:
         assert undo in shown(oscar, simulated)
+        go_on = f"To go on with the rest: counterpoise execute {simulated.run_id}"
+        assert go_on in words_on(shown(oscar, simulated))
         say_no(simulated)
         page = words_on(shown(oscar, simulated))
         assert "nothing was changed" not in page.lower()
