@@ -109,7 +109,8 @@ class Case:
         shares: dict[int, float] = {}
         left = set(members)
         while left:
-            per_weight = (total - sum(shares.values())) / sum(self.weights[b] for b in left)
+            unshared = max(0.0, total - sum(shares.values()))
+            per_weight = unshared / sum(self.weights[b] for b in left)
             fair = {b: per_weight * self.weights[b] for b in left}
             limits = {b: least[b] for b in left if fair[b] < least.get(b, 0.0)}
             limits = limits or {b: most for b in left if fair[b] > most}
@@ -117,7 +118,7 @@ class Case:
                 return shares | fair
             shares |= limits
             left -= limits.keys()
-        return shares
+        return shares  # of a cluster in which each broker holds its limit
 
     def byte_shares(
         self, members: list[int], replicas: int, held: int, assignment: Assignment
@@ -140,9 +141,9 @@ class Case:
                 broker: self.sizes[key] + smallest[max(0, floor(counts[broker]) - 1)]
                 for key, broker in sorted(giants, key=lambda giant: self.sizes[giant[0]])
             }
-            if found.keys() == least.keys():
+            if found.keys() <= least.keys():
                 return shares, set(least)
-            least = {broker: float(size) for broker, size in found.items()}
+            least |= {broker: float(size) for broker, size in found.items()}
 
     @cached_property
     def has_one_replica_per_rack(self) -> bool:
