@@ -1,4 +1,4 @@
-"""Crooked clusters of 220 to 5,000 replicas, each with a goal: the same 24 every time.
+"""Crooked clusters of 220 to 20,000 replicas, each with a goal: the same 30 every time.
 
     document = make(CASES["add-600-disks"])     # a cluster document
     digest(document)                            # as `best_known.json` has it
@@ -53,6 +53,14 @@ _ALL: Final = (
     Case("rebalance-3000-mixed", Goal.REBALANCE, 20, (9, 7, 6, 3), 1_200, factors=_FACTORS_MIXED),
     Case("rebalance-4000-disks", Goal.REBALANCE, 21, (9, 8, 6, 5), 1_334, has_disks=True),
     Case("rebalance-5000", Goal.REBALANCE, 22, (10, 9, 7, 4, 2), 1_667, idle=2, offset=30.0),
+    Case("rebalance-8000", Goal.REBALANCE, 51, (12, 10, 8, 5, 3), 2_667, idle=2, offset=30.0),
+    Case("rebalance-10000-giants", Goal.REBALANCE, 56, (13, 11, 9, 5), 3_334, 0, 0, 1.2, 1.0),
+    Case(
+        "rebalance-12000-mixed", Goal.REBALANCE, 52, (14, 12, 9, 5), 4_800, factors=_FACTORS_MIXED
+    ),
+    Case("rebalance-16000-disks", Goal.REBALANCE, 53, (15, 13, 10, 7), 5_334, has_disks=True),
+    Case("rebalance-20000", Goal.REBALANCE, 54, (16, 14, 11, 8, 4), 6_667, 0, 3, 1.1, 30.0),
+    Case("rebalance-20000-few", Goal.REBALANCE, 55, (10, 9, 7, 4), 6_667),
     Case("add-240", Goal.ADD_BROKERS, 31, (3, 3, 2), 80, named=1),
     Case("add-420", Goal.ADD_BROKERS, 32, (4, 4, 2, 2), 140, named=2, exponent=0.8),
     Case("add-600-disks", Goal.ADD_BROKERS, 33, (5, 4, 4), 200, named=2, has_disks=True),

@@ -26,6 +26,7 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.reassignment import to_reassignment_json
 from counterpoise.model.request import Budget, Goal, PlanRequest, read_rebalance_request
 from counterpoise.planning import make_plan
+from counterpoise.planning.goals import evening
 from tests.support.goal_judge import assignment_after, executed
 from tests.support.goal_judge import judge as judge_plan
 
@@ -119,6 +120,29 @@ def test_crooked_clusters_copy_as_little_as_the_best_plan_known(name: str) -> No
     assert reached.squared_counts <= best.squared_counts
     assert reached.bytes_outside <= best.bytes_outside
     assert reached.copied_bytes <= 1.01 * best.copied_bytes
+
+
+@pytest.mark.parametrize("name", ["rebalance-12000-mixed", "rebalance-20000-few"])
+def test_larger_crooked_clusters_copy_little_more_than_the_bound(name: str) -> None:
+    text = make(CASES[name])
+    plan = planned(text, CASES[name].goal)
+    reached = measure(text, CASES[name].goal, json.loads(to_reassignment_json(plan)))
+    assert (reached.errors, reached.rack_violations, reached.bytes_outside) == ({}, 0, 0)
+    assert reached.copied_bytes <= 1.03 * plan.lower_bound.bytes
+
+
+@pytest.mark.parametrize("name", ["rebalance-540", "rebalance-900-mixed", "rebalance-1600-disks"])
+def test_no_plan_that_is_known_is_below_the_bound_by_racks(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evening, "MAX_REPLICAS", 0)  # the program for larger clusters, here too
+    text, best = make(CASES[name]), read_records()[name].figures
+    plan = plan_of_text.__wrapped__(json.dumps(text), CASES[name].goal, ())
+    reached = measure(text, CASES[name].goal, json.loads(to_reassignment_json(plan)))
+    assert plan.lower_bound.bytes <= best.copied_bytes
+    assert (reached.errors, reached.bytes_outside) == ({}, 0)
+    assert reached.squared_counts <= best.squared_counts
+    assert reached.copied_bytes <= 1.02 * best.copied_bytes
 
 
 def with_a_giant() -> dict[str, Any]:

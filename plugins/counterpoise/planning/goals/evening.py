@@ -8,7 +8,8 @@ receive nothing. Small clusters are solved. In all others:
         brokers above their count give replicas to those below it: in bulk, by topic and size
             (`spread`), then whatever suits (`local_search`)
     bytes, traffic and copies get better by moves and exchanges (`local_search`, by the planner)
-    up to some thousand replicas, a linear program finds what to copy instead (`linear_program`)
+    up to some thousand replicas, a linear program finds what to copy instead (`linear_program`);
+    up to some ten thousand, one about racks (`rack_program`)
 
 What remains in the end is a state that another planning would leave as it is: to plan again moves
 nothing. Most plans take one round.
@@ -25,6 +26,7 @@ from counterpoise.errors import InputError
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand, highest_share
 from counterpoise.model.plan import LowerBound
+from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import verb
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
@@ -34,13 +36,16 @@ from counterpoise.planning.fair_shares import (
     count_targets,
     has_equal_shares,
     shares_of_bytes,
+    traffic_band,
     uneven_counts,
 )
 from counterpoise.planning.goals.lower_bounds import evening_bound, reached_bound
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.linear_program import MAX_REPLICAS, copy_less
-from counterpoise.planning.placing.local_search import Search, even_counts
+from counterpoise.planning.placing.local_search import Search, even_counts, search
 from counterpoise.planning.placing.new_replicas import drain
+from counterpoise.planning.placing.rack_program import MAX_REPLICAS as MAX_REPLICAS_BY_RACK
+from counterpoise.planning.placing.rack_program import RackProgram
 from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.small import (
     best_counts,
@@ -54,6 +59,7 @@ from counterpoise.planning.planning_result import PlanningGoal, PlanningResult, 
 from counterpoise.planning.request_checks import brokers_are
 
 _MAX_ROUNDS = 50
+_NEAR = 1.005  # of the bytes that have to be copied anyway
 
 _Unevenness = tuple[int, int]  # racks, counts: the smaller the more even
 
@@ -85,11 +91,27 @@ class EveningGoal(PlanningGoal):
             self._place_large(placement, roles, request, choose, find_band)
 
     def copy_less(self, placement: Placement, roles: Roles, request: PlanRequest) -> int:
-        if placement.counts.sum() > MAX_REPLICAS:
+        if placement.counts.sum() > MAX_REPLICAS_BY_RACK:
+            return 0
+        searched = Search.of(placement, roles, request.policy, may_copy_for_traffic=True)
+        is_small = placement.counts.sum() <= MAX_REPLICAS
+        if not is_small and _copies_little_more_than_missing(placement, searched):
             return 0
         choice = self._choice(Placement.of(placement.cluster), roles, request)
-        searched = Search.of(placement, roles, request.policy, may_copy_for_traffic=True)
-        return copy_less(placement, choice, searched.loads, searched.is_pinned)
+        if is_small:
+            return copy_less(placement, choice, searched.loads, searched.is_pinned)
+        if (choice.topic_limits < UNBOUNDED).any():
+            return 0
+        program = RackProgram.of(placement, choice, searched.loads, searched.is_pinned)
+        cheaper, min_copied_bytes = program.solve()
+        even_counts(cheaper, roles, request.policy, placement.counts)
+        search(cheaper, roles, request.policy, may_copy_for_traffic=self.copies_for_traffic)
+        has_room = (cheaper.arriving <= placement.arriving) | (cheaper.room >= 0)
+        rank = partial(_full_rank, roles=roles, policy=request.policy)
+        if has_room.all() and rank(cheaper) < rank(placement):
+            placement.take_over(cheaper)
+            placement.has_budget_ended = cheaper.has_budget_ended
+        return min_copied_bytes
 
     def _place_large(
         self,
@@ -284,6 +306,28 @@ def _rank(
     outside = find_band(placement).bytes_outside(placement.bytes_held)[roles.sharing]
     left_behind = int(placement.counts[roles.leaving].sum())
     return (left_behind, *_unevenness(placement, roles), int(outside.sum()))
+
+
+def _full_rank(placement: Placement, roles: Roles, policy: BalancePolicy) -> tuple[int, ...]:
+    """Return what `_rank` does, then traffic outside its band, and bytes copied."""
+    find_band = partial(byte_band, roles=roles, tolerance_percent=policy.bytes_tolerance_percent)
+    traffic = 0
+    if placement.cluster.knows_traffic:
+        band = traffic_band(placement, roles, policy.bytes_in_tolerance_percent)
+        traffic = int(band.bytes_outside(placement.traffic)[roles.sharing].sum())
+    return (*_rank(placement, roles, find_band), traffic, int(placement.arriving.sum()))
+
+
+def _copies_little_more_than_missing(placement: Placement, searched: Search) -> bool:
+    """Return whether nearly all bytes that are copied are those that brokers have to get or give
+    to come into their band, so that a program has little to gain.
+    """
+    band, sharing = searched.loads[0].band, searched.roles.sharing
+    before = placement.cluster.load(placement.original, placement.cluster.size_bytes)
+    missing = np.maximum(0, band.lowest - before)[sharing].sum()
+    too_many = np.maximum(0, before - band.highest)[sharing].sum()
+    needed_bytes = max(int(missing), int(too_many))
+    return int(placement.arriving.sum()) <= needed_bytes * _NEAR
 
 
 def _unevenness(placement: Placement, roles: Roles) -> _Unevenness:

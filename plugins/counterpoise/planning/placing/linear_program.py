@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints, count_within
-from counterpoise.model.racks import bounds_of_partition
+from counterpoise.model.racks import RackBounds, bounds_of_partition
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.local_search import Load
@@ -45,7 +45,7 @@ from counterpoise.planning.placing.replica_choice import ReplicaChoice, stands_o
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-MAX_REPLICAS: Final = 6_000
+MAX_REPLICAS: Final = 2_500  # more: `rack_program`
 _MAX_CELLS: Final = 60_000  # variables of the relaxation
 _NEAR: Final = 1.05  # of its value: what costs more by itself is in no plan that is looked for
 _CORES: Final = (2_000, 3_500)  # variables: the second one where the first one has no plan
@@ -54,11 +54,11 @@ _MAX_ITERATIONS: Final = 20_000
 _GAP: Final = 0.001  # of the bound: so near is near enough
 _SPLIT: Final = 1e-6
 _ROUNDING: Final = 1e-9
-_UNITS_IN_SHARE: Final = 1_000.0
-_COST_OF_A_COPY: Final = 1e-3  # units: of two choices that copy as much, the one with fewer copies
+UNITS_IN_SHARE: Final = 1_000.0
+COST_OF_A_COPY: Final = 1e-3  # units: of two choices that copy as much, the one with fewer copies
 _MARGIN: Final = 1e-4  # units: the solver's rows may be off by less
 
-_Numbers: TypeAlias = NDArray[np.float64]
+Numbers: TypeAlias = NDArray[np.float64]
 
 
 def copy_less(
@@ -78,24 +78,24 @@ def copy_less(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Relaxed:
+class Relaxed:
     """The relaxation: replicas may be split."""
 
     value: float
-    values: _Numbers
-    reduced_costs: _Numbers  # what it costs at least to change each variable
-    prices: _Numbers  # of each row: what the value changes with its end
+    values: Numbers
+    reduced_costs: Numbers  # what it costs at least to change each variable
+    prices: Numbers  # of each row: what the value changes with its end
 
 
 @dataclass(slots=True)
-class _Rows:
+class Rows:
     """Rows of the program: coefficients by row and column, and what each row may sum up to."""
 
     row_numbers: list[Ints] = field(default_factory=list)
     columns: list[Ints] = field(default_factory=list)
-    values: list[_Numbers] = field(default_factory=list)
-    low: list[_Numbers] = field(default_factory=list)
-    high: list[_Numbers] = field(default_factory=list)
+    values: list[Numbers] = field(default_factory=list)
+    low: list[Numbers] = field(default_factory=list)
+    high: list[Numbers] = field(default_factory=list)
     is_bounding: list[Flags] = field(default_factory=list)  # any plan as even keeps to it
     count: int = 0
 
@@ -103,9 +103,9 @@ class _Rows:
         self,
         rows: Ints,
         columns: Ints,
-        values: _Numbers,
-        low: Ints | _Numbers,
-        high: Ints | _Numbers,
+        values: Numbers,
+        low: Ints | Numbers,
+        high: Ints | Numbers,
         *,
         is_bounding: bool = True,
     ) -> None:
@@ -125,7 +125,7 @@ class _Rows:
         places = np.concatenate(self.row_numbers), np.concatenate(self.columns)
         return coo_array((entries, places), shape=(self.count, width)).tocsr()
 
-    def relaxed(self, costs: _Numbers, upper: _Numbers) -> _Relaxed | None:
+    def relaxed(self, costs: Numbers, upper: Numbers, method: str = "highs-ipm") -> Relaxed | None:
         """Return the relaxation of least cost; None where the solver finds none."""
         from scipy.optimize import linprog
         from scipy.sparse import vstack
@@ -140,7 +140,7 @@ class _Rows:
             A_ub=vstack([matrix[~is_equation], -matrix[~is_equation]]),
             b_ub=np.concatenate([high[~is_equation], -low[~is_equation]]),
             bounds=np.stack([np.zeros_like(upper), upper], axis=1),
-            method="highs-ipm",
+            method=method,
             options={"maxiter": _MAX_ITERATIONS},
         )
         if answer.status != 0:
@@ -149,9 +149,9 @@ class _Rows:
         prices[is_equation] = answer.eqlin.marginals
         prices[~is_equation] = np.subtract(*np.split(answer.ineqlin.marginals, 2))
         reduced_costs = np.maximum(answer.lower.marginals, -answer.upper.marginals)
-        return _Relaxed(float(answer.fun), answer.x, reduced_costs, prices)
+        return Relaxed(float(answer.fun), answer.x, reduced_costs, prices)
 
-    def solved(self, costs: _Numbers, low: _Numbers, high: _Numbers) -> _Numbers | None:
+    def solved(self, costs: Numbers, low: Numbers, high: Numbers) -> Numbers | None:
         """Return the choice in whole numbers that costs least; None where none is found."""
         from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -164,6 +164,17 @@ class _Rows:
             options={"node_limit": _MAX_NODES, "mip_rel_gap": _GAP},
         )
         return None if answer.x is None else np.round(answer.x)
+
+
+def rack_bounds(choice: ReplicaChoice, now: Flags) -> RackBounds:
+    """Return how many replicas of each partition stand in each rack: as now, or as they should."""
+    factors, stacks = now.sum(axis=1), now @ choice.in_rack.T
+    rack_sizes = choice.start.cluster.rack_sizes(choice.roles.staying)
+    lowest, highest = np.zeros_like(stacks), np.zeros_like(stacks)
+    for factor in np.unique(factors).tolist():
+        bounds = bounds_of_partition(factor, rack_sizes)
+        lowest[factors == factor], highest[factors == factor] = bounds
+    return RackBounds(np.minimum(lowest, stacks), np.maximum(highest, stacks))
 
 
 @dataclass(eq=False)
@@ -218,27 +229,27 @@ class _Program:
     @cached_property
     def unit(self) -> float:
         """Return the bytes that count as one: whole numbers would be too large."""
-        return max(1.0, float(self.loads[0].band.fair.max(initial=0)) / _UNITS_IN_SHARE)
+        return max(1.0, float(self.loads[0].band.fair.max(initial=0)) / UNITS_IN_SHARE)
 
     @cached_property
     def is_new(self) -> Flags:
         return np.asarray(~self.home[self.cells])
 
     @cached_property
-    def costs(self) -> _Numbers:
+    def costs(self) -> Numbers:
         costs = np.zeros(self.width)
-        copied = self.sizes[self.cells[0]] / self.unit + _COST_OF_A_COPY
+        copied = self.sizes[self.cells[0]] / self.unit + COST_OF_A_COPY
         costs[: self.cell_count] = np.where(self.is_new, copied, 0.0)
         return costs
 
     @cached_property
-    def values_now(self) -> _Numbers:
+    def values_now(self) -> Numbers:
         values = np.zeros(self.width)
         values[: self.cell_count] = self.now[self.cells]
         return values
 
     @cached_property
-    def upper(self) -> _Numbers:
+    def upper(self) -> Numbers:
         """Return the most that each variable may be."""
         counts, sharing = self.placement.counts, self.choice.roles.sharing
         may_get_one = sharing & (counts < self.choice.max_counts)
@@ -247,9 +258,9 @@ class _Program:
 
     # -- rows
 
-    def _rows(self, *, margin: float) -> _Rows:
+    def _rows(self, *, margin: float) -> Rows:
         """Return all rows; loads keep a `margin` to the ends of their bands."""
-        rows = _Rows()
+        rows = Rows()
         fixed = self.now.copy()
         fixed[self.cells] = False
         self._add_partitions(rows, fixed)
@@ -259,25 +270,19 @@ class _Program:
         self._add_room(rows)
         return rows
 
-    def _add_partitions(self, rows: _Rows, fixed: Flags) -> None:
+    def _add_partitions(self, rows: Rows, fixed: Flags) -> None:
         partition, broker = self.cells
         columns, ones = np.arange(self.cell_count), np.ones(self.cell_count)
         factors = self.now.sum(axis=1)
         open_count = factors - fixed.sum(axis=1)
         rows.add(partition, columns, ones, open_count, open_count)
 
-        cluster = self.placement.cluster
-        rack_sizes = cluster.rack_sizes(self.choice.roles.staying)
-        in_rack = self.choice.in_rack.T
-        stacks, fixed_stacks = self.now @ in_rack, fixed @ in_rack
-        lowest, highest = np.zeros_like(stacks), np.zeros_like(stacks)
-        for factor in np.unique(factors).tolist():
-            bounds = bounds_of_partition(factor, rack_sizes)
-            lowest[factors == factor], highest[factors == factor] = bounds
-        low = np.minimum(lowest, stacks) - fixed_stacks
-        high = np.maximum(highest, stacks) - fixed_stacks
-        rack_of_cell = partition * stacks.shape[1] + cluster.racks[broker]
-        cells_there = np.bincount(rack_of_cell, minlength=stacks.size)
+        fixed_stacks = fixed @ self.choice.in_rack.T
+        bounds = rack_bounds(self.choice, self.now)
+        low, high = bounds.lowest - fixed_stacks, bounds.highest - fixed_stacks
+        racks = self.placement.cluster.racks
+        rack_of_cell = partition * fixed_stacks.shape[1] + racks[broker]
+        cells_there = np.bincount(rack_of_cell, minlength=fixed_stacks.size)
         binds = ((low.ravel() > 0) | (high.ravel() < cells_there)) & (cells_there > 0)
         numbers = np.cumsum(binds) - 1
         is_bound = binds[rack_of_cell]
@@ -294,7 +299,7 @@ class _Program:
         of_new = partition[is_new], columns[is_new], ones[is_new]
         rows.add(*of_new, none, most, is_bounding=False)
 
-    def _add_counts(self, rows: _Rows, fixed: Flags) -> None:
+    def _add_counts(self, rows: Rows, fixed: Flags) -> None:
         """Keep counts: one more or one fewer on a broker, while the sum of squares, each times the
         broker's cost of a replica, gets no more.
         """
@@ -317,10 +322,10 @@ class _Program:
         rows.add(np.zeros_like(columns), columns, squares, at_least, at_most)
 
     def _add_load(
-        self, rows: _Rows, fixed: Flags, load: Load, margin: float, *, is_bounding: bool
+        self, rows: Rows, fixed: Flags, load: Load, margin: float, *, is_bounding: bool
     ) -> None:
         sharing = np.flatnonzero(self.choice.roles.sharing)
-        unit = max(1.0, float(load.band.fair.max(initial=0)) / _UNITS_IN_SHARE)
+        unit = max(1.0, float(load.band.fair.max(initial=0)) / UNITS_IN_SHARE)
         weights = load.weights[self.partitions]
         others = load.held - weights @ (self.now & ~fixed)
         low = (np.minimum(load.band.lowest, load.held) - others) / unit
@@ -337,7 +342,7 @@ class _Program:
             is_bounding=is_bounding,
         )
 
-    def _add_room(self, rows: _Rows) -> None:
+    def _add_room(self, rows: Rows) -> None:
         """Let no broker get more than its log dirs have room for, or than it gets now."""
         new_sizes = np.where(self.is_new, self.sizes[self.cells[0]], 0)
         at_most = np.bincount(self.cells[1], new_sizes, minlength=self.broker_count)
@@ -378,7 +383,7 @@ class _Program:
                 break
         return best, self._bound(rows, relaxed.prices)
 
-    def _core(self, relaxed: "_Relaxed", may_cost: float, max_cells: int) -> Flags:
+    def _core(self, relaxed: "Relaxed", may_cost: float, max_cells: int) -> Flags:
         """Return the variables to choose: of all split partitions, and of some others.
 
         Those are of all sizes, more of the large ones, so that what splits leave over finds a
@@ -399,7 +404,7 @@ class _Program:
         is_open[:count] &= is_chosen[partition]
         return np.asarray(is_open)
 
-    def _bound(self, rows: "_Rows", prices: _Numbers) -> int:
+    def _bound(self, rows: "Rows", prices: Numbers) -> int:
         """Return the bytes that any choice as even copies, by weak duality.
 
         With a price for each row, a choice costs at least what its cells cost at these prices. That
@@ -424,7 +429,7 @@ class _Program:
         value += float((np.minimum(0, left) * self.upper)[self.cell_count :].sum())
         return int(max(0.0, value * (1 - _ROUNDING)) * self.unit)
 
-    def _flags_of(self, values: _Numbers) -> Flags:
+    def _flags_of(self, values: Numbers) -> Flags:
         chosen = self.now.copy()
         chosen[self.cells] = values[: self.cell_count] > 0
         return chosen
