@@ -96,8 +96,16 @@ def replicas_to_move(racks: Ints, rack_sizes: Ints) -> Ints:
     for factor in np.flatnonzero(np.bincount(factors)).tolist():
         lowest[factor], highest[factor] = bounds_of_partition(factor, rack_sizes)
     positions = stack_positions(racks)
+    # Where each rack has brokers and need not hold any, one replica in each is as even as can be.
+    is_open = bool((rack_sizes > 0).all()) & (lowest.sum(axis=1) == 0)[factors]
+    rows = np.flatnonzero(~is_open | ((positions > 0) & is_replica).any(axis=1))
+    racks, positions, is_replica, factors = (
+        of_all[rows] for of_all in (racks, positions, is_replica, factors)
+    )
     row_factors = factors[:, None]
     too_many = (is_replica & (positions >= highest[row_factors, racks])).sum(axis=1)
     needed = (is_replica & (positions < lowest[row_factors, racks])).sum(axis=1)
     too_few = lowest.sum(axis=1)[factors] - needed
-    return np.asarray(np.maximum(too_many, too_few))
+    moves = np.zeros(len(is_open), dtype=np.int64)
+    moves[rows] = np.maximum(too_many, too_few)
+    return moves

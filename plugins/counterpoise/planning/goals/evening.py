@@ -95,7 +95,7 @@ class EveningGoal(PlanningGoal):
             return 0
         searched = Search.of(placement, roles, request.policy, may_copy_for_traffic=True)
         is_small = placement.counts.sum() <= MAX_REPLICAS
-        if not is_small and _copies_little_more_than_missing(placement, searched):
+        if not is_small and searched.copies_little_more_than_missing(_NEAR):
             return 0
         choice = self._choice(Placement.of(placement.cluster), roles, request)
         if is_small:
@@ -316,18 +316,6 @@ def _full_rank(placement: Placement, roles: Roles, policy: BalancePolicy) -> tup
         band = traffic_band(placement, roles, policy.bytes_in_tolerance_percent)
         traffic = int(band.bytes_outside(placement.traffic)[roles.sharing].sum())
     return (*_rank(placement, roles, find_band), traffic, int(placement.arriving.sum()))
-
-
-def _copies_little_more_than_missing(placement: Placement, searched: Search) -> bool:
-    """Return whether nearly all bytes that are copied are those that brokers have to get or give
-    to come into their band, so that a program has little to gain.
-    """
-    band, sharing = searched.loads[0].band, searched.roles.sharing
-    before = placement.cluster.load(placement.original, placement.cluster.size_bytes)
-    missing = np.maximum(0, band.lowest - before)[sharing].sum()
-    too_many = np.maximum(0, before - band.highest)[sharing].sum()
-    needed_bytes = max(int(missing), int(too_many))
-    return int(placement.arriving.sum()) <= needed_bytes * _NEAR
 
 
 def _unevenness(placement: Placement, roles: Roles) -> _Unevenness:

@@ -59,6 +59,7 @@ from counterpoise.planning.placement import Placement, Roles
 
 MAX_WORK: Final = 1_000_000_000  # replicas looked at
 MAX_SAVING_WORK: Final = 1_000_000  # of those, to copy less, each time that it is tried
+_NEAR: Final = 1.001  # of the bytes that have to be copied anyway: so few are not worth the work
 _MIN_GAINS: Final = 10_000  # of bytes: so many of them make up a share
 _PARTNERS_AT_ONCE: Final = 4
 _MAX_PARTNERS_FOR_TRAFFIC: Final = 12
@@ -253,9 +254,20 @@ class Search:
         """Search until nothing changes any more, or the work is over."""
         while not self.has_ended_early:
             has_evened = [self._even(order) for order in range(len(self.loads))]
-            has_saved = self._copy_less()
+            has_saved = not self.copies_little_more_than_missing(_NEAR) and self._copy_less()
             if not has_saved and not any(has_evened[1:]):
                 return
+
+    def copies_little_more_than_missing(self, near: float) -> bool:
+        """Return whether no more than `near` times the bytes are copied that brokers have to get,
+        or to give, to come into their band: then nearly nothing can be saved.
+        """
+        band, sharing, cluster = self.loads[0].band, self.roles.sharing, self.placement.cluster
+        before = cluster.load(self.placement.original, cluster.size_bytes)
+        missing = np.maximum(0, band.lowest - before)[sharing].sum()
+        too_many = np.maximum(0, before - band.highest)[sharing].sum()
+        needed_bytes = max(int(missing), int(too_many))
+        return int(self.placement.arriving.sum()) <= needed_bytes * near
 
     # -- counts
 
