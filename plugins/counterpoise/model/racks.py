@@ -99,9 +99,8 @@ def replicas_to_move(racks: Ints, rack_sizes: Ints) -> Ints:
     # Where each rack has brokers and need not hold any, one replica in each is as even as can be.
     is_open = bool((rack_sizes > 0).all()) & (lowest.sum(axis=1) == 0)[factors]
     rows = np.flatnonzero(~is_open | ((positions > 0) & is_replica).any(axis=1))
-    racks, positions, is_replica, factors = (
-        of_all[rows] for of_all in (racks, positions, is_replica, factors)
-    )
+    racks, positions = racks[rows], positions[rows]
+    is_replica, factors = is_replica[rows], factors[rows]
     row_factors = factors[:, None]
     too_many = (is_replica & (positions >= highest[row_factors, racks])).sum(axis=1)
     needed = (is_replica & (positions < lowest[row_factors, racks])).sum(axis=1)
