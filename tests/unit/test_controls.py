@@ -330,7 +330,7 @@ def test_a_run_that_nobody_drives_says_so_and_tells_no_speed_and_no_time_left(
     shown = " ".join(shell.type("status", run_id).out.split())
     since = f"{observed_at:%Y-%m-%d %H:%M} UTC"
     assert (
-        f"nobody drives this run since {since}: `counterpoise execute PLAN` goes on with it; "
+        f"nobody drives this run since {since}: `counterpoise execute {run_id}` goes on with it; "
         "when it was observed last: copies 6 partitions"
     ) in shown
     assert "B/s" not in shown and " left" not in shown

@@ -186,7 +186,7 @@ def test_a_run_that_nobody_drives_says_so_and_how_it_goes_on(
         words = words_on(page)
         assert ("; the rest takes about" in words) == is_driven
         assert ("Nobody drives it" in words) == (not is_driven)
-        since = "Nobody drives this run since 2026-01-31 12:00 UTC: `counterpoise execute PLAN`"
+        since = "Nobody drives this run since 2026-01-31 12:00 UTC: `counterpoise execute "
         assert (since in words) == (not is_driven)
         assert "copies 6 partitions" in words.lower()
 

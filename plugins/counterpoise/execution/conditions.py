@@ -20,7 +20,7 @@ from counterpoise.model.run_progress import Activity, Condition
 from counterpoise.model.words import join_names, pluralize, verb
 from counterpoise.units import format_seconds
 
-EXECUTE_AGAIN: Final = "execute the plan again (`counterpoise execute PLAN`)"
+EXECUTE_AGAIN: Final = "execute the plan again (`counterpoise execute RUN`)"
 MAX_SUBJECTS: Final = (
     20  # kept of a condition: a run's row stays small while thousands are affected
 )

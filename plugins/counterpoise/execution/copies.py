@@ -337,7 +337,7 @@ def stall_advice(
     )
     return (
         f"check network and disk of {brokers}. Or producers write faster than {format_rate(rate)} "
-        f"lets through{and_replicas}: approve a higher rate (`counterpoise approve PLAN --rate "
+        f"lets through{and_replicas}: approve a higher rate (`counterpoise approve RUN --rate "
         f"RATE --reason TEXT`), then {EXECUTE_AGAIN}"
     )
 

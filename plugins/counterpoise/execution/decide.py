@@ -528,7 +528,7 @@ def _why_all(inputs: DecisionInputs) -> str:
     if inputs.observation.active_requests.cancelled is not None:
         return "a person cancelled the run"
     if inputs.run_progress.is_cancelling:
-        return "the run halted for a reason that lets no copy finish"
+        return "the run lets no copy finish any more"
     if inputs.limits.on_halt is InFlight.CANCEL:
         return "the policy has on_halt: cancel"
     for condition in (Condition.COPYING, Condition.NO_PROGRESS):

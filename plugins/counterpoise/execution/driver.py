@@ -505,7 +505,7 @@ def unreadable_text(observation: Observation) -> str:
     return (
         f"min.insync.replicas of {join_names(topics)}, outside the plan: whether under-replicated "
         "partitions there take writes is not known, and this run does not halt for them; "
-        "`counterpoise preflight PLAN` names the permission that is missing"
+        "`counterpoise preflight RUN` names the permission that is missing"
     )
 
 

@@ -191,22 +191,6 @@ class ByteBand:
         outside_now = self.outside_of_two(held, source, destination, np.zeros(1, dtype=np.int64))
         return np.asarray(outside_now - self.outside_of_two(held, source, destination, shifts))
 
-    def wanted_shift(self, held: Ints, heavy: int, light: int) -> tuple[int, int]:
-        """Return how much should go from `heavy` to `light`, and how much may go at most.
-
-        As much as brings the worse of the two into its band, and never so much that one leaves it
-        at the other end. Example: the band is 6 to 8; of 12 and 5, 4 should go, but only 3 may, or
-        the light one would end above 8.
-        """
-        heavy_load, light_load = held[[heavy, light]].tolist()
-        lowest, highest = (
-            self.lowest[[heavy, light]].tolist(),
-            self.highest[[heavy, light]].tolist(),
-        )
-        helpful = max(heavy_load - highest[0], lowest[1] - light_load, 1)
-        max_shift = min(heavy_load - lowest[0], highest[1] - light_load)
-        return min(helpful, max_shift), max_shift
-
     def bytes_outside(self, held_bytes: Ints) -> Ints:
         """Return per broker how many bytes it holds too few or too many; 0 inside the band."""
         too_few = self.lowest - held_bytes

@@ -107,13 +107,13 @@ def _check_wanted_since(installation: Installation, run: Run) -> None:
     if access.named_entries(installation.cluster(run.cluster).policy, Action.OPERATE):
         raise NotApprovedError(
             f"run {run.run_id} has halted ({run.reason}), and the policy names who may operate: "
-            "one of them goes on with it (`counterpoise execute PLAN`), or it is approved again "
-            "(clear `approve`)"
+            f"one of them goes on with it (`counterpoise execute {run.run_id}`), or it is approved "
+            "again (clear `approve`)"
         )
     if _CLEARED not in kinds:
         raise NotApprovedError(
             f"run {run.run_id} has halted ({run.reason}), and nobody has asked since for it to go "
-            "on: clear `execute`, or type `counterpoise execute PLAN`, if it should"
+            f"on: clear `execute`, or type `counterpoise execute {run.run_id}`, if it should"
         )
 
 

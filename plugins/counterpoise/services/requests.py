@@ -212,5 +212,6 @@ def _run_under_way(installation: Installation, run_id: str, by: Person, control:
             "(`counterpoise approve`)"
         )
     else:
-        instead = "it has moved nothing yet; `counterpoise reject PLAN --reason TEXT` says no to it"
+        reject = f"counterpoise reject {run_id} --reason TEXT"
+        instead = f"it has moved nothing yet; `{reject}` says no to it"
     raise RefusedError(f"run {run_id} is {run.state}, so {control} can do nothing: {instead}")

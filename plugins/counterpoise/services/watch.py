@@ -163,11 +163,12 @@ def _describe_under_way(installation: Installation, run: Run) -> str:
     run_progress = journal.run_progress()
     observed_at = run_progress.observed_at if run_progress else run.opened_at
     keys = sum(key.done_at is None for key in journal.owned_keys())
+    patience = format_seconds(ORPHANED_AFTER.total_seconds())
     return (
         f"{run.run_id}: {run.state}, last observed at {format_moment(observed_at)}, "
         f"{pluralize(keys, 'config key')} set. If nothing drives it any more: `counterpoise "
-        f"execute PLAN` goes on with it, `counterpoise settle {run.run_id}` ends it; so does a "
-        f"watch when nothing has observed it for {format_seconds(ORPHANED_AFTER.total_seconds())}"
+        f"execute {run.run_id}` goes on with it, `counterpoise settle {run.run_id}` ends it; so "
+        f"does a watch when nothing has observed it for {patience}"
     )
 
 

@@ -61,7 +61,7 @@ class RunNow:
             return does
         return (
             f"nobody drives this run since {format_moment(found.observed_at)}: `counterpoise "
-            f"execute PLAN` goes on with it; when it was observed last: {does}"
+            f"execute {self.run.run_id}` goes on with it; when it was observed last: {does}"
         )
 
     @property
