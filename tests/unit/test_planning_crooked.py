@@ -110,7 +110,7 @@ def test_the_same_bytes_also_beside_a_busy_process() -> None:
     assert beside.to_json() == alone.to_json()
 
 
-@pytest.mark.parametrize("name", ["rebalance-540", "rebalance-900-mixed", "add-420"])
+@pytest.mark.parametrize("name", ["rebalance-540", "rebalance-900-mixed", "add-420", "add-4800"])
 def test_crooked_clusters_copy_as_little_as_the_best_plan_known(name: str) -> None:
     text = make(CASES[name])
     plan = planned(text, CASES[name].goal, *text["named"])

@@ -259,15 +259,16 @@ class Search:
                 return
 
     def copies_little_more_than_missing(self, near: float) -> bool:
-        """Return whether no more than `near` times the bytes are copied that brokers have to get,
-        or to give, to come into their band: then nearly nothing can be saved.
+        """Return whether no more than `near` times the bytes are copied that brokers have to get to
+        come into their band: then nearly nothing can be saved.
+
+        What brokers have too many is not counted: a goal may be unable to take it away.
         """
         band, sharing, cluster = self.loads[0].band, self.roles.sharing, self.placement.cluster
         before = cluster.load(self.placement.original, cluster.size_bytes)
-        missing = np.maximum(0, band.lowest - before)[sharing].sum()
-        too_many = np.maximum(0, before - band.highest)[sharing].sum()
-        needed_bytes = max(int(missing), int(too_many))
-        return int(self.placement.arriving.sum()) <= needed_bytes * near
+        receiving = sharing & self.roles.destinations
+        missing_bytes = int(np.maximum(0, band.lowest - before)[receiving].sum())
+        return int(self.placement.arriving.sum()) <= missing_bytes * near
 
     # -- counts
 
