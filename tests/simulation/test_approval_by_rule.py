@@ -225,9 +225,9 @@ def test_what_was_not_validated_or_is_frozen_or_was_rejected_is_for_people(
     plan = ruled.plan_of(ruled.ledger.run(run["run_id"]))
     again = plans.submit(ruled, plan, plans.Origin(CAROL, *DAG_RUN))
     assert again["run_id"] != run["run_id"]
-    with pytest.raises(RefusedError, match="was not validated"):
+    with pytest.raises(RefusedError, match="have not been checked yet"):
         approvals.is_for_a_rule(ruled, again["run_id"])
-    with pytest.raises(RefusedError, match="was not validated"):
+    with pytest.raises(RefusedError, match="have not been checked yet"):
         approvals.approve_by_rule(ruled, again["run_id"], run["fingerprint"])
     add_event(ruled.ledger, again["run_id"], "validated", run["fingerprint"])
     check_people_decide(ruled, again, "bob has rejected this plan")
@@ -324,9 +324,9 @@ def test_a_plan_that_no_longer_validates_is_approved_by_nobody(
     kafka.denied = {"set rates": "CLUSTER_AUTHORIZATION_FAILED"}
     with pytest.raises(RefusedError, match="may not set rates"):
         validations.validate(ruled, run["run_id"], run["fingerprint"])
-    with pytest.raises(RefusedError, match="was not validated"):
+    with pytest.raises(RefusedError, match="have not been checked yet"):
         approvals.is_for_a_rule(ruled, run["run_id"])
-    with pytest.raises(RefusedError, match="was not validated"):
+    with pytest.raises(RefusedError, match="have not been checked yet"):
         approvals.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
     kafka.denied = {}
     validations.validate(ruled, run["run_id"], run["fingerprint"])

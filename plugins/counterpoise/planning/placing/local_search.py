@@ -203,6 +203,9 @@ class Search:
     factors: Ints  # replicas per partition
     replica_costs: Ints  # per broker
     max_copied_bytes: int  # in all
+    changes: list[int]  # of each broker, so far
+    # What found nothing between two brokers, with their changes by then: nothing until they change.
+    failed: dict[tuple[int, ...], tuple[int, int]] = field(default_factory=dict)
     gains: dict[int, int] = field(default_factory=dict)
     work: int = 0
 
@@ -244,6 +247,7 @@ class Search:
             factors=placement.replica_counts,
             replica_costs=replica_costs(cluster, roles),
             max_copied_bytes=max_copied_bytes,
+            changes=[0] * cluster.broker_count,
         )
 
     @property
@@ -443,18 +447,26 @@ class Search:
                 found: list[_Exchange] = []
                 for other in by_room[start : start + _PARTNERS_AT_ONCE]:
                     heavy, light = (broker, other) if is_heavy else (other, broker)
-                    exchange = self._best_of_pair(order, heavy, light, sample)
-                    found += [exchange] if exchange else []
+                    tried, now = (order, sample, heavy, light), self._changes_of(heavy, light)
+                    if self.failed.get(tried) == now:
+                        continue
+                    if exchange := self._best_of_pair(order, heavy, light, sample):
+                        found.append(exchange)
+                    else:
+                        self.failed[tried] = now
                 if found:
                     most = max(exchange.gain for exchange in found)
                     near = [exchange for exchange in found if 2 * exchange.gain >= most]
                     return self._take(min(near, key=lambda one: one.cost), order)
         return []
 
+    def _changes_of(self, first: int, second: int) -> tuple[int, int]:
+        return self.changes[first], self.changes[second]
+
     def _best_of_pair(self, order: int, heavy: int, light: int, sample: int) -> _Exchange | None:
         """Return the best exchange of two brokers for a load; of all replicas without `sample`."""
         load = self.loads[order]
-        leaving = self._sampled(heavy, order, 2 * sample if order else sample)
+        leaving = self._sampled(heavy, order, 2 * sample if order else sample, is_going=True)
         going = self._choices(leaving, heavy, light)
         if not len(going.partitions):
             return None
@@ -511,14 +523,19 @@ class Search:
             least,
         )
 
-    def _sampled(self, broker: int, order: int, sample: int) -> Ints:
+    def _sampled(self, broker: int, order: int, sample: int, *, is_going: bool = False) -> Ints:
         """Return some of a broker's partitions, smallest first: of all sizes, with the largest.
 
-        For rates small ones do as well as large ones, and copy less.
+        For rates, those that take in most for their size go, and the smallest ones come back: both
+        copy little.
         """
         partitions = self.held_by[broker]
         if not sample or len(partitions) <= sample:
             return partitions
+        if order and is_going:
+            sizes = np.maximum(1, self.placement.cluster.size_bytes[partitions])
+            rates_per_byte = self.loads[order].weights[partitions] / sizes
+            return partitions[np.sort(np.argsort(-rates_per_byte, kind="stable")[:sample])]
         if order:
             return partitions[:sample]
         half = sample // 2
@@ -597,22 +614,20 @@ class Search:
     def _copy_less(self) -> bool:
         """Send arrivals home for other replicas, as far as the bands allow; return whether any."""
         queue = list(range(len(self.held_by)))
-        changes = [0] * len(queue)
-        tried: dict[tuple[int, int], tuple[int, int]] = {}
         has_saved, may_work = False, self.work + MAX_SAVING_WORK
         while queue and self.work < may_work:
             broker = queue.pop(0)
             arrivals = self._arrivals(broker)
             for home in self._homes(broker, arrivals):
-                if tried.get((broker, home)) == (changes[broker], changes[home]):
+                tried = (broker, home)
+                if self.failed.get(tried) == self._changes_of(broker, home):
                     continue
                 while exchange := self._best_return(broker, home, arrivals):
                     has_saved = True
                     for changed in self._take(exchange, 0):
-                        changes[changed] += 1
                         queue += [changed] if changed not in queue else []
                     arrivals = self._arrivals(broker)
-                tried[broker, home] = changes[broker], changes[home]
+                self.failed[tried] = self._changes_of(broker, home)
         return has_saved
 
     def _arrivals(self, broker: int) -> Ints:
@@ -711,6 +726,8 @@ class Search:
         self.placement.give(partition, int(np.argmax(row == source)), destination)
         for load in self.loads:
             load.move(partition, source, destination)
+        self.changes[source] += 1
+        self.changes[destination] += 1
         sizes = self.placement.cluster.size_bytes
         left, came = self.held_by[source], self.held_by[destination]
         self.held_by[source] = left[left != partition]
