@@ -217,7 +217,7 @@ def test_a_plan_that_was_not_validated_is_not_asked_about(
 ) -> None:
     """Whoever may trigger the Dag may also mark `validate` as success."""
     planned(installation, ADD_3, is_validated=False)
-    with pytest.raises(AirflowFailException, match="was not validated"):
+    with pytest.raises(AirflowFailException, match="have not been checked yet"):
         approve()
     assert airflow.asked == []
 

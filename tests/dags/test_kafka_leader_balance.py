@@ -4,6 +4,7 @@ import json
 import signal
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,6 +15,8 @@ from airflow.dag_processing.dagbag import DagBag
 from benchmarks.made_results import results_table
 from counterpoise import history
 from counterpoise.installation import Installation
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.document import from_document_text
 from counterpoise.model.tables import RESULT_TABLES
 from counterpoise.orchestration.chunks import at_most, in_chunks, name_of
 from counterpoise.services import analyses
@@ -48,6 +51,7 @@ def analysed(
         for name in CLUSTERS
     ]
     installation.results.finish_round("r", at, snapshots, packed_tables=[*RESULT_TABLES])
+    installation.archive.write_snapshot(_snapshot_of_idle(at))
     monkeypatch.setattr(analyses, "analyse", lambda *_: CLUSTERS)
     return installation
 
@@ -58,6 +62,18 @@ def _is_idle(row: dict[str, Any]) -> bool:
 
 def _nothing(row: dict[str, Any]) -> dict[str, int]:
     return {name: 0 for name, value in row.items() if value == 4}
+
+
+def _snapshot_of_idle(at: datetime) -> ClusterSnapshot:
+    """What a plan is made of: it has to move something, or nobody is asked."""
+    document = {
+        "cluster": IDLE,
+        "snapshot_id": history.snapshot_id_for(IDLE, at),
+        "observed_at": at.isoformat(),
+        "brokers": [{"id": broker_id} for broker_id in (1, 2, 3)],
+        "partitions": [["orders", p, [1 + p % 2, 2 - p % 2], 1 + p % 2, 1000] for p in range(12)],
+    }
+    return from_document_text(json.dumps(document))
 
 
 def run() -> tuple[str, dict[str, list[str]]]:

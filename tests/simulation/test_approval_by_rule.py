@@ -324,9 +324,9 @@ def test_a_plan_that_no_longer_validates_is_approved_by_nobody(
     kafka.denied = {"set rates": "CLUSTER_AUTHORIZATION_FAILED"}
     with pytest.raises(RefusedError, match="may not set rates"):
         validations.validate(ruled, run["run_id"], run["fingerprint"])
-    with pytest.raises(RefusedError, match="have not been checked yet"):
+    with pytest.raises(RefusedError, match="was not validated"):
         approvals.is_for_a_rule(ruled, run["run_id"])
-    with pytest.raises(RefusedError, match="have not been checked yet"):
+    with pytest.raises(RefusedError, match="was not validated"):
         approvals.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
     kafka.denied = {}
     validations.validate(ruled, run["run_id"], run["fingerprint"])

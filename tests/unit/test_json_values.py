@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import pytest
 
@@ -20,7 +20,7 @@ from counterpoise.model.finding import (
     from_json,
     to_json,
 )
-from counterpoise.model.json_values import Count, Id, read_json
+from counterpoise.model.json_values import Id, Range, read_json
 from counterpoise.model.request import Goal
 from counterpoise.model.run import Progress
 from counterpoise.model.run_progress import Activity, Condition, Link, RunProgress
@@ -165,7 +165,7 @@ class Entry:
 @dataclass(frozen=True)
 class Document:
     entries: tuple[Entry, ...]
-    size_bytes: Count | None = None
+    size_bytes: Annotated[int, Range(0, 2**63 - 1)] | None = None
     is_open: bool = False
     at: datetime | None = None
 

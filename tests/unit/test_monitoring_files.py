@@ -11,7 +11,6 @@ import yaml
 from counterpoise.model.metric import METRICS
 from counterpoise.model.run import RunState
 from counterpoise.model.severity import Severity
-from counterpoise.services.metrics import _EVENNESS, _OF_BROKER
 
 FOLDER = Path(__file__).parents[2] / "docs/monitoring"
 DOCUMENT = FOLDER.parent / "api.md"
@@ -19,7 +18,7 @@ RULES = yaml.safe_load((FOLDER / "prometheus-rules.yaml").read_text())["groups"]
 ALERTS = [rule for group in RULES for rule in group["rules"]]
 DASHBOARD = json.loads((FOLDER / "grafana-dashboard.json").read_text())
 VALUES = {
-    "measure": set(_EVENNESS) | set(_OF_BROKER),
+    "measure": {"leaders", "replicas", "bytes", "bytes_in"},
     "severity": set(map(str, Severity)),
     "state": set(map(str, RunState)),
 }
