@@ -130,7 +130,7 @@ def check_steering(
     assert "/requests/" not in page_of(victor, run)
     assert request(oscar, run, "pause", reason="load test").status_code == 303
     until(
-        lambda: "</bdi> paused it" in page_of(oscar, run),
+        lambda: "paused by oscar" in page_of(oscar, run).lower(),
         "the run to be paused",
     )
     assert request(oscar, run, "resume", reason="over").status_code == 303
