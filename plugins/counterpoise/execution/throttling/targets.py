@@ -259,15 +259,13 @@ def copied_partitions(
 
 def keys_in_use(configs: Configs, copied: Collection[TopicPartition]) -> frozenset[ResourceKey]:
     """Return the keys that throttle copies of these partitions, whoever began them: a list by its
-    entries, and a rate through such an entry. A list of `*` names no broker: it may be any rate.
+    entries, and a rate through such an entry.
     """
     used: set[ResourceKey] = set()
     for topic in {tp.topic for tp in copied}:
         for list_key, rate in ((LEADER_REPLICAS, LEADER_RATE), (FOLLOWER_REPLICAS, FOLLOWER_RATE)):
             resource_key = (topic_resource(topic), list_key)
             present = list_entries(dynamic_value(configs, *resource_key))
-            if EVERY_REPLICA in present:
-                used |= {(broker, rate) for broker in configs if broker.is_broker}
             for entry in entries_in_use(topic, present, copied):
                 broker_id = int(entry.partition(":")[2])
                 used |= {resource_key, (broker_resource(broker_id), rate)}
