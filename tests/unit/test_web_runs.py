@@ -17,6 +17,7 @@ from counterpoise.model.control import Control
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
+from counterpoise.model.safe_text import MAX_CHARACTERS
 from counterpoise.planning import make_plan
 from tests.support import hostile
 from tests.support.ledger_view import LedgerView
@@ -314,6 +315,22 @@ def test_what_cannot_be_used_comes_back_on_the_form_and_nothing_is_written(
     for text in typed.values():
         assert text.strip() in answer.text
     assert rows(moving) == before
+
+
+def test_a_reason_of_several_lines_is_kept_on_one(oscar: TestClient, moving: SimulatedRun) -> None:
+    """As long as the field takes: a browser counts an end of a line once, and sends two."""
+    lines = ["month end, as agreed", *["x" * 98] * 20]
+    typed = "\n".join(lines)[:MAX_CHARACTERS].replace("\n", "\r\n")
+    assert post(oscar, moving, "pause", reason=typed).status_code == 303
+    (request,) = requests_of(moving)
+    assert request.why.startswith("month end, as agreed xxx")
+    shown = oscar.get(f"/runs/{moving.run_id}?tab=timeline").text
+    assert "month end, as agreed xxx" in shown and "\ufffd" not in shown
+
+
+def test_a_reason_of_blanks_is_told_at_its_field(oscar: TestClient, moving: SimulatedRun) -> None:
+    page = post(oscar, moving, "pause", reason="   ").text
+    assert 'id="reason-problem"' in page and "Reason: must not be empty" in words_on(page)
 
 
 def test_a_run_that_ended_meanwhile_is_told_on_the_form(

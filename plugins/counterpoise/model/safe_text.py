@@ -29,6 +29,7 @@ from counterpoise.model.json_values import iso_time
 
 
 MAX_CHARACTERS: Final = 2_000
+_LINE_ENDS: Final = re.compile("[\r\n]+")
 
 
 def is_storable(text: str) -> bool:
@@ -48,10 +49,10 @@ def limited(text: str, where: str) -> str:
 
 
 def required(text: str, where: str) -> str:
-    """Return what somebody typed, without blanks around it. Raises InputError as `limited` does,
-    and for an empty text.
+    """Return what somebody typed, on one line and without blanks around it. Raises InputError as
+    `limited` does, and for an empty text.
     """
-    typed = limited(text, where).strip()
+    typed = limited(_LINE_ENDS.sub(" ", text), where).strip()
     if not typed:
         raise InputError(f"{where}: must not be empty; the ledger keeps it for later questions")
     return typed

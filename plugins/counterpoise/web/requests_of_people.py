@@ -15,7 +15,7 @@ from fastapi.responses import RedirectResponse
 
 from counterpoise.model.control import CONTROL_EFFECTS, Control, ControlRequest
 from counterpoise.model.person import Person
-from counterpoise.model.safe_text import limited
+from counterpoise.model.safe_text import limited, required
 from counterpoise.services import requests
 from counterpoise.services.viewers import Viewer
 from counterpoise.views import view_of
@@ -71,7 +71,7 @@ def record_of_cluster(
     """Freeze a cluster, end its freeze, or release brokers. Raises InputError, RefusedError:
     nothing was written then.
     """
-    why = limited(typed.reason, "reason")
+    why = required(typed.reason, "reason")
     if control is Control.FREEZE:
         until = limited(typed.until, "until")
         return (requests.freeze(installation, cluster, until=until, by=by, why=why),)

@@ -25,7 +25,7 @@ from counterpoise.model.json_values import iso_time
 from counterpoise.model.policy import Action
 from counterpoise.model.request import CLUSTER_FIELD, UNDO_FIELD
 from counterpoise.model.run import Run
-from counterpoise.model.safe_text import limited, required
+from counterpoise.model.safe_text import required
 from counterpoise.services import approvals, requests, runs
 from counterpoise.services.runs import RunDetails
 from counterpoise.services.viewers import Viewer
@@ -226,7 +226,7 @@ def _record(
 ) -> tuple[ControlRequest, ...]:
     """Write the request. Raises InputError, RefusedError: nothing was written then."""
     run, by = details.run, details.viewer.person
-    why = limited(typed.reason, "reason")
+    why = required(typed.reason, "reason")
     if control in _OF_RUN:
         return (_OF_RUN[control](installation, run.run_id, by=by, why=why),)
     if control is Control.RATE:
