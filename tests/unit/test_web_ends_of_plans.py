@@ -2,23 +2,25 @@
 anything was changed.
 """
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
-from counterpoise.installation import open_installation
+from counterpoise.installation import Installation, open_installation
 from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.control import Control
 from counterpoise.model.request import Goal
-from counterpoise.model.run import MUST_NOT_RUN, NOT_VALIDATED, VALIDATED, RunState
+from counterpoise.model.run import ASKED, MUST_NOT_RUN, NOT_VALIDATED, VALIDATED, RunState
 from counterpoise.services import runs
 from tests.support import hostile
 from tests.support.ledger_view import add_event
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 from tests.support.runs import SimulatedRun
-from tests.support.web import browser, environment_in, run_with_its_plan, words_on
+from tests.support.web import browser, environment_in, run_with_its_plan, token_on, words_on
 from tests.unit.test_web_plans import (
     approvals_of,
     new_plan,
@@ -169,7 +171,17 @@ def test_a_rejected_run_that_had_halted_does_not_say_that_nothing_was_changed(
     simulated.until_moving(driver)
     assert simulated.end(driver) is RunState.HALTED
     undo = f'action="/runs/{simulated.run_id}/undo"'
-    with browser(environment, "oscar") as oscar:
+
+    def open_at_that_time() -> Installation:
+        found = open_installation(environment=environment)
+        found.clock = simulated.clock
+        return found
+
+    # So that the yes of the simulated run, which its requester gave, holds.
+    policy = POLICY.replace("]}}", "]}, approval: {requester_may_approve: yes}}")
+    settings = f"clusters: {{picture: {{connection: x, policy: {policy}}}}}\n"
+    Path(environment["COUNTERPOISE_CONFIG"]).write_text(settings)
+    with browser(environment, "oscar", open_for_pages=open_at_that_time) as oscar:
         assert undo in shown(oscar, simulated)
         go_on = f"To go on with the rest: counterpoise execute {simulated.run_id}"
         assert go_on in words_on(shown(oscar, simulated))
@@ -178,6 +190,55 @@ def test_a_rejected_run_that_had_halted_does_not_say_that_nothing_was_changed(
         assert "nothing was changed" not in page.lower()
         assert "alice rejected it after it had halted: test." in page and "It stays there." in page
         assert undo in shown(oscar, simulated)
+
+
+def test_a_halted_run_whose_yes_has_run_out_does_not_say_that_it_holds(
+    environment: dict[str, str], simulated: SimulatedRun
+) -> None:
+    driver = simulated.driver()
+    simulated.until_moving(driver)
+    assert simulated.end(driver) is RunState.HALTED
+    with browser(environment, "oscar") as oscar:  # long after, by the real clock
+        page = words_on(shown(oscar, simulated))
+    assert "The approval still holds" not in page
+    assert "The approval does not hold any more" in page and "counterpoise approve" in page
+
+
+def test_a_run_under_way_whose_plan_the_store_has_lost_is_paused_and_cancelled_on_its_page(
+    environment: dict[str, str], simulated: SimulatedRun
+) -> None:
+    simulated.until_moving(simulated.driver())
+    runs._read_plan.cache_clear()
+    (Path(environment["COUNTERPOISE_STORE"]) / "plans/x.json").unlink()
+    path = f"/runs/{simulated.run_id}/requests"
+    with browser(environment, "oscar") as oscar:
+        page = shown(oscar, simulated)
+        assert "Nothing can be done here" not in page
+        sent = {"form_token": token_on(page), "reason": "its plan is lost"}
+        assert oscar.post(f"{path}/pause", data=sent).status_code == 303
+        assert f'formaction="{path}/resume"' in shown(oscar, simulated)
+        asked = oscar.post(f"{path}/cancel", data=sent).text
+        assert "Yes, cancel the run" in asked and "its plan is lost" in asked
+        assert oscar.post(f"{path}/cancel", data=sent | {"sure": "yes"}).status_code == 303
+    requested = simulated.ledger.requests("picture", simulated.run_id)
+    assert [one.control for one in requested] == [Control.PAUSE, Control.CANCEL]
+    with browser(environment, "mallory") as mallory:
+        page = shown(mallory, simulated)
+        assert 'name="reason"' not in page and "the policy names oscar" in words_on(page)
+
+
+def test_a_halted_run_that_is_asked_about_has_two_forms_with_a_label_each(
+    environment: dict[str, str], simulated: SimulatedRun
+) -> None:
+    driver = simulated.driver()
+    simulated.until_moving(driver)
+    assert simulated.end(driver) is RunState.HALTED
+    note(environment, simulated.run_id, ASKED, simulated.plan.fingerprint)
+    with browser(environment, "rita") as rita:
+        page = shown(rita, simulated)
+    fields = re.findall(r'<textarea id="([^"]+)" name="reason"', page)
+    assert len(fields) == 2 and fields == re.findall(r'<label for="([\w-]*reason)"', page)
+    assert len(set(fields)) == 2
 
 
 def test_a_run_that_moved_nothing_offers_no_undo(

@@ -202,6 +202,53 @@ def test_an_answer_needs_no_mouse(browser: Browser, address: str) -> None:
     assert all("422" in problem for problem in alice.problems), "the answer alone was refused"
 
 
+def test_enter_in_the_rate_shows_the_time_and_approves_nothing(
+    browser: Browser, address: str, pages: Pages
+) -> None:
+    alice = Visitor.at(browser, address, None)
+    alice.start_anew()
+    alice.follow(_review(alice))
+    alice.type("Reason", "as agreed")
+    alice.type("Rate", "10MB/s")
+    with alice.page.expect_navigation():
+        alice.page.get_by_label("Rate", exact=True).press("Enter")
+    alice.shows("Waiting for you")
+    assert alice.page.get_by_label("Rate", exact=True).input_value() == "10MB/s"
+    assert alice.page.get_by_label("Reason", exact=True).input_value() == "as agreed"
+    with pages.installation() as installation:
+        (waiting,) = installation.ledger.runs(cluster="demo")
+        assert not installation.ledger.approvals_of(waiting.run_id)
+    alice.check_no_problem()
+
+
+def test_without_scripts_the_time_is_shown_before_a_reason_is_typed(
+    browser: Browser, address: str, pages: Pages
+) -> None:
+    with pages.installation() as installation:
+        (waiting,) = installation.ledger.runs(cluster="demo")
+    page = browser.new_context(java_script_enabled=False).new_page()
+    page.goto(f"{address}/runs/{waiting.run_id}")
+    page.get_by_label("Rate", exact=True).fill("10MB/s")
+    page.get_by_role("button", name="Show the time").click()
+    expect(page).to_have_url(f"{address}/runs/{waiting.run_id}/answer")
+    expect(page.get_by_label("Rate", exact=True)).to_have_value("10MB/s")
+
+
+def test_a_page_that_hears_nothing_new_says_so(
+    browser: Browser, address: str, moving: SimulatedRun
+) -> None:
+    alice = Visitor.at(browser, address, None)
+    alice.open(f"/runs/{moving.run_id}")
+    alice.type("Reason", "half a word")
+    old = alice.page.get_by_text("What this page shows is old")
+    expect(old).to_be_hidden()
+    alice.page.route("**/progress", lambda route: route.abort())
+    expect(old).to_be_visible(timeout=60_000)
+    alice.page.unroute("**/progress")
+    expect(old).to_be_hidden(timeout=60_000)
+    assert alice.page.get_by_label("Reason", exact=True).input_value() == "half a word"
+
+
 def test_progress_is_drawn_into_the_page(
     browser: Browser, address: str, moving: SimulatedRun
 ) -> None:

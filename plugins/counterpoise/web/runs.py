@@ -235,6 +235,9 @@ def _without_plan(request: Request, details: RunDetails, shown: Shown) -> Respon
         status=shown.status,
         details=details,
         may_no=may_reject(details),
+        # Another rate is checked against the plan.
+        offered=[one for one in offered_requests(details) if one is not Control.RATE],
+        asks_cancel=shown.asks_cancel,
         problem=shown.problem,
         reason=shown.typed.reason,
         plan_path=details.run.plan_uri,

@@ -126,7 +126,11 @@
     const wait = Number(run.dataset.seconds) * 1000;
     const next = (milliseconds) => setTimeout(follow, milliseconds);
     if (document.hidden) return next(wait);
-    return update().then(() => next(wait), () => next(AFTER_A_FAILURE));
+    const hear = (isAnswered) => {
+      document.getElementById("silent").hidden = isAnswered;
+      next(isAnswered ? wait : AFTER_A_FAILURE);
+    };
+    return update().then(() => hear(true), () => hear(false));
   };
   if (run) setTimeout(follow, Number(run.dataset.seconds) * 1000);
 
