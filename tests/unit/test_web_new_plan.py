@@ -103,10 +103,23 @@ def test_start_starts_the_dag_with_what_was_filled_in(pages: Pages) -> None:
         form[name].resolve(value)  # Airflow takes it
 
 
+START = {"do": "start", "reason": "x"}
+
+
 @pytest.mark.parametrize(
     ("typed", "field", "words"),
     [
         ({"do": "start", "goal": "add-brokers", "reason": "x"}, "broker_ids", "needs brokers"),
+        (START | {"goal": "add-brokers", "broker_ids": "4, 4"}, "broker_ids", "listed twice"),
+        (START | {"goal": "replace-brokers", "broker_ids": "3"}, "broker_ids", "its new one"),
+        (START | {"goal": "replace-brokers", "broker_ids": "3=3"}, "broker_ids", "old and new"),
+        (START | {"goal": "relief"}, "below_percent", "how full"),
+        (START | {"goal": "replication-factor"}, "replication_factor", "number of replicas"),
+        (
+            START | {"goal": "replication-factor", "replication_factor": "3"},
+            "topics",
+            "needs the topics",
+        ),
         ({"do": "show", "goal": "add-brokers", "broker_ids": "15"}, "broker_ids", "15 is not"),
         ({"do": "start", "goal": "leaders"}, "reason", "must not be empty"),
         ({"do": "show", "goal": "rebalance", "max_bytes": "5"}, "max_bytes", "no unit"),

@@ -47,7 +47,11 @@ from counterpoise.planning.planning_result import (
     PlanningResult,
     parts_of,
 )
-from counterpoise.planning.request_checks import check_request, refuse_impossible_constraints
+from counterpoise.planning.request_checks import (
+    check_parts,
+    check_request,
+    refuse_impossible_constraints,
+)
 
 Wanted: TypeAlias = Mapping[TopicPartition, tuple[int, ...]]
 
@@ -107,6 +111,11 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     if is_worth_moving(result):
         return explain(result)
     return explain(unchanged)
+
+
+def check_fits_together(request: PlanRequest) -> None:
+    """Raise InputError for a request of which no cluster could have a plan."""
+    check_parts(_goal_named(request.goal), request)
 
 
 def _goal_named(name: Goal) -> PlanningGoal:

@@ -49,6 +49,13 @@ def check_request(goal: PlanningGoal, request: PlanRequest, snapshot: ClusterSna
     goal.check(request)
 
 
+def check_parts(goal: PlanningGoal, request: PlanRequest) -> None:
+    """Raise InputError when the parts of a request do not fit each other, whatever the cluster."""
+    _check_brokers_given(goal, request)
+    _check_numbers(request)
+    goal.check(request)
+
+
 def name_cluster(snapshot: ClusterSnapshot) -> str:
     """Return `cluster demo`, or `this cluster` when the snapshot has no name for it."""
     return f"cluster {snapshot.cluster}" if snapshot.cluster else "this cluster"

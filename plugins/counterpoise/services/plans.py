@@ -29,7 +29,7 @@ from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.request import RebalanceRequest, check_brokers_given
 from counterpoise.model.run import ASKED, RunState
 from counterpoise.model.safe_text import safe_logger
-from counterpoise.planning import plan_to_reach
+from counterpoise.planning import check_fits_together, plan_to_reach
 from counterpoise.services.kept_empty import check_kept_empty, plan_for
 from counterpoise.services.snapshots import (
     checked_snapshot,
@@ -117,11 +117,13 @@ def _check_can_be_approved(
 
 def check_may_start(viewing: Viewing, cluster: str, rebalance_request: RebalanceRequest) -> None:
     """Raise InputError, RefusedError for what no Dag run can make a plan of: no run is open to
-    anybody there, brokers are missing, or nobody could approve a plan that the viewer asks for.
+    anybody there, the parts of the request do not fit each other, or nobody could approve a plan
+    that the viewer asks for. What the cluster says to it, the task that makes the plan checks.
     """
     policy = viewing.settings.clusters[cluster].policy
     access.check_provider(policy, cluster)
     check_brokers_given(rebalance_request.goal, rebalance_request.broker_ids)
+    check_fits_together(rebalance_request.request(policy.balance))
     # A plan may need more people than its cluster does; the task that makes it checks that.
     needed = 2 if policy.approval.critical else 1
     access.check_somebody_may_approve(policy, viewing.person, needed=needed)
