@@ -66,6 +66,66 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: LocalKafka)
     return shell
 
 
+def test_a_no_leaves_the_cluster_untouched_and_the_plan_cannot_run(
+    kafka: LocalKafka, shell: CommandLine
+) -> None:
+    before = (placement(kafka), configs(kafka))
+    plan = shell.folder / "plan.json"
+    assert (
+        shell.type(
+            "plan", "--cluster", "demo", "--goal", "add-brokers", "--brokers", "4", "--out", plan
+        ).code
+        == 0
+    )
+    assert shell.type("execute", plan).code == 1
+    assert shell.type("reject", plan, "--reason", "not today").code == 0
+    refused = shell.type("execute", plan)
+    assert refused.code == 1
+    assert "rejected" in refused.err
+    assert (placement(kafka), configs(kafka)) == before
+    assert not ongoing_reassignments(kafka)
+
+
+def test_a_cluster_with_another_id_than_the_pinned_one_is_refused(
+    kafka: LocalKafka, shell: CommandLine
+) -> None:
+    shell.configure(kafka.bootstrap_string, extra="    cluster_id: another-cluster\n")
+    typed = shell.type("snapshot", "--cluster", "demo")
+    assert typed.code == 3
+    assert "pins another-cluster" in typed.err
+    assert kafka.cluster_id in typed.err
+
+
+def test_an_expired_approval_a_wrong_rate_and_a_full_store_change_nothing(
+    kafka: LocalKafka, shell: CommandLine
+) -> None:
+    before = configs(kafka)
+    policy = (
+        f"{{{ON_A_SHARED_DISK}, access: {{approve: [alice]}}, approval: {{expires_after: 1s}}}}"
+    )
+    shell.configure(kafka.bootstrap_string, extra=f"    policy: {policy}\n")
+    plan = shell.folder / "plan.json"
+    shell.type("plan", "--cluster", "demo", "--goal", "leaders", "--out", plan)
+    assert shell.type("propose", plan).code == 0
+    because = ("--reason", "x")
+    assert shell.type("approve", plan, "--rate", "10", *because, user="alice").code == 2
+    other_user = shell.type("approve", plan, "--rate", "10MB/s", *because, user="mallory")
+    assert other_user.code == 1
+    assert "alice" in other_user.err
+    assert shell.type("approve", plan, "--rate", "10MB/s", *because, user="alice").code == 0
+    expired_at = time.time() + 1
+    wait_until(lambda: time.time() > expired_at, "the approval to expire", 10)
+    assert "expired" in shell.type("execute", plan).err
+    (shell.folder / "other").mkdir()
+    (shell.folder / "other" / "history").write_text("a file where a folder should be")
+    shell.environment["COUNTERPOISE_STORE"] = str(shell.folder / "other" / "history")
+    assert shell.type("snapshot", "--cluster", "demo").code == 2
+    shell.environment["COUNTERPOISE_STORE"] = str(shell.folder / "other")
+    assert shell.type("snapshot", "--cluster", "demo").code == 3
+    assert configs(kafka) == before
+    assert not ongoing_reassignments(kafka)
+
+
 def test_a_run_killed_twice_ends_at_the_plan_with_configs_as_before(
     kafka: LocalKafka, shell: CommandLine
 ) -> None:
@@ -135,6 +195,45 @@ def check_outcome(
     added = times_added(kafka, 4) - added_before
     assert len(added) == 12
     assert set(added.values()) == {1}, "no partition was moved twice"
+
+
+def test_a_plan_that_went_stale_by_one_partition_is_refused(
+    kafka: LocalKafka, shell: CommandLine
+) -> None:
+    old = shell.folder / "old.json"
+    assert shell.type("snapshot", "--cluster", "demo", "--out", shell.folder / "s.json").code == 0
+    words = ["--state", shell.folder / "s.json", "--out"]
+    first = next(iter(sorted(placement(kafka).items())))
+    name, (replicas, _) = first
+    topic, partition = name.rsplit("-", 1)
+    turned = {"topic": topic, "partition": int(partition), "replicas": list(replicas[::-1])}
+    (shell.folder / "r.json").write_text(json.dumps({"version": 1, "partitions": [turned]}))
+    assert shell.type("import", shell.folder / "r.json", *words, old).code == 0
+    once = shell.folder / "once.json"
+    turned["replicas"] = [replicas[1], replicas[0], *replicas[2:]]
+    (shell.folder / "r.json").write_text(json.dumps({"version": 1, "partitions": [turned]}))
+    assert shell.type("import", shell.folder / "r.json", *words, once).code == 0
+    shell.type("approve", once, "--rate", "1MB/s", "--reason", "x")
+    assert shell.type("execute", once).code == 0
+    assert placement(kafka)[name][0] == tuple(turned["replicas"])  # type: ignore[arg-type]
+    assert shell.type("approve", old, "--rate", "1MB/s", "--reason", "x").code == 0
+    refused = shell.type("execute", old)
+    assert refused.code == 1
+    assert f"1 partition changed since the plan was made ({name})" in refused.err
+    assert placement(kafka)[name][0] == tuple(turned["replicas"])  # type: ignore[arg-type]
+
+
+def test_status_lists_every_run_with_who_decided(kafka: LocalKafka, shell: CommandLine) -> None:
+    plan = shell.folder / "plan.json"
+    shell.type("plan", "--cluster", "demo", "--goal", "leaders", "--out", plan)
+    shell.type("reject", plan, "--reason", "not today", user="alice")
+    (run,) = json.loads(shell.type("status", "--json").out)
+    assert (run["state"], run["decided_by"], run["reason"]) == (
+        "rejected",
+        "alice (system user)",
+        "not today",
+    )
+    assert "rejected by alice" in shell.type("status", "--cluster", "demo").out
 
 
 def test_what_was_cancelled_and_undone_is_proposed_again_and_starts(

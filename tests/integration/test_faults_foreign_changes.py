@@ -146,6 +146,27 @@ def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(
     assert configs(kafka) == before
 
 
+def test_throttle_keys_that_go_again_and_again_stop_the_run(
+    kafka: LocalKafka, ground: Ground
+) -> None:
+    """The leaders' side is left, or the copies would be done before anybody looks."""
+    ground.create_topic("fought", [(1, 2, 3)] * 2, size=2_000 * KB)
+    before = configs(kafka)
+    run = ground.approved({"fought-0": (4, 2, 3), "fought-1": (1, 4, 3)})
+    ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
+    somebody_sets(ground, [(topic_resource("fought"), FOLLOWER_REPLICAS, None)])
+    ground.advance(run, lambda: ground.has_event(run, "throttle gap"), "the gap is seen")
+    ground.advance(run, lambda: "copies" in ground.waits_for(run), "the keys are set again")
+    somebody_sets(ground, [(topic_resource("fought"), FOLLOWER_REPLICAS, None)])
+    ended = ground.finish(run)
+    assert ended.state is RunState.HALTED, ground.diagnosis(run)
+    assert "somebody else changed our throttle keys again" in ended.reason
+    assert f"(topic fought: {FOLLOWER_REPLICAS})" in ended.reason
+    assert ground.is_as_before(run), "cancelled: nothing may copy without a throttle"
+    assert configs(kafka) == before
+    assert not ground.reassignments()
+
+
 def test_topics_are_deleted_made_anew_given_partitions_and_created(
     kafka: LocalKafka, ground: Ground
 ) -> None:

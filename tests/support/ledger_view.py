@@ -470,10 +470,15 @@ def tell_time(ledger: Ledger, clock: Callable[[], datetime]) -> None:
 
 def let_two_hours_pass(monkeypatch: pytest.MonkeyPatch) -> str:
     """Let the databases of ledgers that commands open be two hours ahead; return a time between."""
-    told = database.database_time
-    later = timedelta(hours=2).total_seconds()
-    monkeypatch.setattr(database, "database_time", lambda by: told(by) + later)
+    let_time_pass(monkeypatch, timedelta(hours=2))
     return (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+
+
+def let_time_pass(monkeypatch: pytest.MonkeyPatch, passed: timedelta) -> None:
+    """Let the databases of ledgers that commands open be ahead."""
+    told = database.database_time
+    later = passed.total_seconds()
+    monkeypatch.setattr(database, "database_time", lambda by: told(by) + later)
 
 
 # -- where a process can be stopped
