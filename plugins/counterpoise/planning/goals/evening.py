@@ -88,7 +88,7 @@ class EveningGoal(PlanningGoal):
         if placement.is_small() and solve(solved, choose, find_band, roles.sharing):
             placement.take_over(solved)
         else:
-            self._place_large(placement, roles, request, choose, find_band)
+            self._place_large(placement, roles, request)
 
     def copy_less(self, placement: Placement, roles: Roles, request: PlanRequest) -> int:
         if placement.counts.sum() > MAX_REPLICAS_BY_RACK:
@@ -97,7 +97,7 @@ class EveningGoal(PlanningGoal):
         is_small = placement.counts.sum() <= MAX_REPLICAS
         if not is_small and searched.copies_little_more_than_missing(_NEAR):
             return 0
-        choice = self._choice(Placement.of(placement.cluster), roles, request)
+        choice = self._choice_once_placed(placement, roles, request)
         if is_small:
             return copy_less(placement, choice, searched.loads, searched.is_pinned)
         if (choice.topic_limits < UNBOUNDED).any():
@@ -113,14 +113,7 @@ class EveningGoal(PlanningGoal):
             placement.has_budget_ended = cheaper.has_budget_ended
         return min_copied_bytes
 
-    def _place_large(
-        self,
-        placement: Placement,
-        roles: Roles,
-        request: PlanRequest,
-        choose: Callable[[Placement], ReplicaChoice],
-        find_band: Callable[[Placement], ByteBand],
-    ) -> None:
+    def _place_large(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         """Come near to the best, as clusters of any size can."""
         if roles.leaving.any():
             drain(placement, roles, request.policy, placement.cluster.may_change)
@@ -128,7 +121,7 @@ class EveningGoal(PlanningGoal):
         count = int(placement.cluster.may_change.sum())
         is_affordable_now = is_affordable(placement, roles.destinations, count)
         if self._may_be_better(placement, roles) and is_affordable_now:
-            make_counts_best(placement, choose(Placement.of(placement.cluster)))
+            make_counts_best(placement, self._choice_once_placed(placement, roles, request))
 
     def place_within(
         self,
@@ -163,6 +156,17 @@ class EveningGoal(PlanningGoal):
             topic_limits=self.topic_limits(start, roles, request),
         )
 
+    def _choice_once_placed(
+        self, placement: Placement, roles: Roles, request: PlanRequest
+    ) -> ReplicaChoice:
+        """Return the choice of all replicas, where brokers get what is fair once racks are cured.
+
+        While partitions are stacked on other racks, a rack with few brokers seems to need fewer
+        replicas than it does in the end.
+        """
+        choice = self._choice(Placement.of(placement.cluster), roles, request)
+        return replace(choice, max_counts=self.max_counts(placement, roles))
+
     def _may_be_better(self, placement: Placement, roles: Roles) -> bool:
         """Return whether racks or counts are worse than their bounds."""
         cluster = placement.cluster
@@ -170,8 +174,7 @@ class EveningGoal(PlanningGoal):
             return True
         if _are_within_one(placement, roles):
             return False
-        start = Placement.of(cluster)
-        best = count_targets(start, roles, self.max_counts(start, roles))
+        best = count_targets(placement, roles, self.max_counts(placement, roles))
         reached = uneven_counts(cluster, roles, placement.counts)
         return reached > uneven_counts(cluster, roles, best)
 
