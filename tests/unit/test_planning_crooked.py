@@ -6,6 +6,7 @@ numbers; what has to be reached was found by a solver, or by plain exchanges of 
 """
 
 import json
+import random
 import subprocess
 import sys
 from collections import Counter
@@ -262,3 +263,45 @@ def test_three_quarters_of_a_budget_buy_even_counts_and_then_bytes() -> None:
     away = [abs(one.bytes_after - one.bytes_best) - one.bytes_best // 10 for one in plan.figures]
     assert sum(max(0, distance) for distance in away) < 5_000_000
     assert judge_plan(snapshot, plan).errors == ()
+
+
+def drawn(seed: int, racks: str, partitions: int, new: tuple[int, ...] = ()) -> dict[str, Any]:
+    """Return a cluster with a broker for each letter of `racks`; few of the old ones hold most."""
+    chance = random.Random(seed)
+    old = [broker for broker in range(len(racks)) if broker not in new]
+    weights = {broker: chance.random() ** 2 + 0.05 for broker in old}
+    rows = []
+    for partition in range(partitions):
+        replicas: list[int] = []
+        while len(replicas) < 3:
+            taken = {racks[broker] for broker in replicas}
+            able = [
+                broker
+                for broker in old
+                if broker not in replicas and (chance.random() < 0.02 or racks[broker] not in taken)
+            ]
+            if able:
+                replicas += chance.choices(able, [weights[broker] for broker in able])
+        size, rate = int(chance.lognormvariate(0, 1.5) * GB // 10), chance.randrange(10**6)
+        rows.append([f"t{partition % 9}", partition, replicas, replicas[0], size, rate])
+    return {"brokers": [{"id": n, "rack": rack} for n, rack in enumerate(racks)], "partitions": rows}
+
+
+def is_done_once(text: dict[str, Any], request: PlanRequest) -> bool:
+    """Whether a second plan moves nothing."""
+    snapshot = from_document_text(json.dumps(text))
+    first = make_plan(snapshot, request)
+    return bool(first.moves) and not make_plan(executed(snapshot, first), request).moves
+
+
+def test_new_brokers_of_small_racks_get_their_share_in_the_first_plan() -> None:
+    new = (12, 13, 14, 15)
+    text = drawn(1, "aaaabbbccaaaabcd", 300, new)
+    assert is_done_once(text, PlanRequest(Goal.ADD_BROKERS, new))
+
+
+def test_planned_again_nothing_moves_where_traffic_stays_uneven() -> None:
+    text = drawn(2, "abcdabcdabcdabcd", 250)
+    for broker, terabytes in zip(text["brokers"], [10, 20, 40, 7, 10] * 4, strict=False):
+        broker["disk_total_bytes"] = terabytes * 10**12
+    assert is_done_once(text, PlanRequest(Goal.REBALANCE, is_quick=True))

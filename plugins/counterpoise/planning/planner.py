@@ -93,6 +93,8 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         copied = placement.new_replicas.copy()
         spread_new_replicas(placement, roles, request.policy)
         traffic_gains |= _copied_instead(copied, placement.new_replicas, traffic_gains)
+        if goal.copies_for_traffic and (placement.new_replicas != copied).any():
+            traffic_gains |= _place_on(goal, placement, roles, request)
     before.has_budget_ended = placement.has_budget_ended  # also where nothing is worth a move
     result = replace(unchanged, after=placement, traffic_gains=traffic_gains)
     goal.refuse_unplaced(result)
@@ -240,28 +242,32 @@ def _place(
     may_copy = goal.copies_for_traffic
     placed = placement.replicas.copy()
     traffic_gains = search(placement, roles, request.policy, may_copy_for_traffic=may_copy)
-    min_copied_bytes = 0
     if not placement.is_small() and not request.is_quick:
         searched = placement.replicas.copy()
-        min_copied_bytes = goal.copy_less(placement, roles, request)
+        placement.min_copied_bytes = goal.copy_less(placement, roles, request)
         is_as_searched = (placement.replicas == searched).all(axis=1)
         traffic_gains = {row: gain for row, gain in traffic_gains.items() if is_as_searched[row]}
     if may_copy and (placement.replicas != placed).any():
         traffic_gains |= _place_on(goal, placement, roles, request)
-    placement.min_copied_bytes = min_copied_bytes
     return traffic_gains
 
 
 def _place_on(
     goal: PlanningGoal, placement: Placement, roles: Roles, request: PlanRequest
 ) -> dict[int, int]:
-    """Go on placing until that leaves everything as it is; return what traffic gains."""
+    """Go on placing until that leaves everything as it is; return what traffic gains.
+
+    What any plan as even has to copy stays the same.
+    """
+    min_copied_bytes = placement.min_copied_bytes
 
     def place_again(again: Placement) -> dict[int, int]:
         goal.place(again, roles, request)
         return search(again, roles, request.policy, may_copy_for_traffic=True)
 
-    return placement.repeat(place_again)
+    traffic_gains = placement.repeat(place_again)
+    placement.min_copied_bytes = min_copied_bytes
+    return traffic_gains
 
 
 def _with_leaders(result: PlanningResult) -> FinalAssignment:
