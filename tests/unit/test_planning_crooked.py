@@ -284,7 +284,10 @@ def drawn(seed: int, racks: str, partitions: int, new: tuple[int, ...] = ()) -> 
                 replicas += chance.choices(able, [weights[broker] for broker in able])
         size, rate = int(chance.lognormvariate(0, 1.5) * GB // 10), chance.randrange(10**6)
         rows.append([f"t{partition % 9}", partition, replicas, replicas[0], size, rate])
-    return {"brokers": [{"id": n, "rack": rack} for n, rack in enumerate(racks)], "partitions": rows}
+    return {
+        "brokers": [{"id": n, "rack": rack} for n, rack in enumerate(racks)],
+        "partitions": rows,
+    }
 
 
 def is_done_once(text: dict[str, Any], request: PlanRequest) -> bool:

@@ -146,3 +146,17 @@ def test_room_that_nobody_knows_is_not_known() -> None:
     assert any(warning.startswith(words) for warning in plan.warnings)
     known = cluster(picture, racks="1 2 3", disks="2=10/1000")
     assert not any("sizes of log dirs" in one for one in make_plan(known, request).warnings)
+
+
+def words_about_leaders(*topics: str) -> str:
+    """What a plan for leaders says: only broker 1 holds topic a, and all brokers hold topic b."""
+    picture = "\n".join((*(f"a-{n}: 1" for n in range(6)), *(f"b-{n}: 1 2 3" for n in range(6))))
+    scope = Scope(topics=topics)
+    request = PlanRequest(Goal.LEADERS, scope=scope)
+    plan = make_plan(cluster(picture + "\nc-0: 2 3\nc-1: 2 3\nc-2: 2 3", racks="1 2 3"), request)
+    return next((words for words in plan.warnings if words.startswith("leaders")), "")
+
+
+def test_what_keeps_leaders_uneven_is_the_scope_only_where_a_wider_one_helps() -> None:
+    assert "the replica sets allow no better" in words_about_leaders("*")
+    assert "scope and budget of the request allow no better" in words_about_leaders("c")

@@ -436,13 +436,38 @@ def _leaders_uneven(result: PlanningResult) -> str:
     idle = ""
     if idle_count:
         idle = f"; {pluralize(idle_count, 'broker leads', 'brokers lead')} nothing"
-    is_narrow = result.deferred.partitions or result.request.scope != Scope()
+    is_scoped = result.request.scope != Scope() and _could_lead_more_evenly(result)
+    is_narrow = result.deferred.partitions or is_scoped
     limit = "scope and budget of the request" if is_narrow else "the replica sets"
     help_ = "" if is_narrow else result.or_rebalance
     return (
         f"leaders per broker will be {counts.min()} to {counts.max()}{idle}: "
         f"{limit} allow no better{help_}"
     )
+
+
+def _could_lead_more_evenly(result: PlanningResult) -> bool:
+    """Return whether the same replicas could lead more evenly, whatever the scope of the request.
+
+    They could where a broker that leads two more than another can pass leadership on to it, from
+    broker to broker, each to a replica of the same partition (Harvey et al. 2003, "Semi-matchings
+    for bipartite graphs and load balancing").
+    """
+    replicas, is_leading = result.assignment.replicas, result.roles.leading
+    leaders, counts = result.assignment.leaders, result.leader_counts
+    rows, columns = np.nonzero((replicas >= 0) & (leaders >= 0)[:, None])
+    passes_on = np.zeros((len(counts), len(counts)), dtype=np.bool_)
+    passes_on[leaders[rows], replicas[rows, columns]] = True
+    passes_on &= is_leading & is_leading[:, None]
+    is_reached = np.zeros_like(is_leading)
+    for level in np.unique(counts[is_leading])[::-1].tolist():
+        is_new = is_leading & (counts == level) & ~is_reached
+        while is_new.any():
+            is_reached |= is_new
+            is_new = passes_on[is_new].any(axis=0) & ~is_reached
+        if (counts[is_reached] <= level - 2).any():
+            return True
+    return False
 
 
 def _leaders_outside(result: PlanningResult) -> str:
