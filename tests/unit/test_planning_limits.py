@@ -5,8 +5,10 @@ import json
 import pytest
 
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.constraints import BrokerSet, Constraints
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import MoveReason, RebalancePlan
+from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest, Scope
 from counterpoise.planning import make_plan
 from tests.support.goal_judge import judge
@@ -103,3 +105,12 @@ def test_where_some_log_dirs_are_cordoned_the_broker_chooses() -> None:
     plan = make_plan(with_dirs(b3=[True, False]), PlanRequest(Goal.ADD_BROKERS, (3,)))
     assert {broker for move in plan.moves for broker in move.adding} == {3}
     assert any("is chosen by the broker" in warning for warning in plan.warnings)
+
+
+def test_broker_sets_of_a_cluster_without_partitions_leave_it_balanced() -> None:
+    sets = (BrokerSet("pay", ("pay-*",), (1,)), BrokerSet("all", ("*",), (2,)))
+    policy = BalancePolicy(constraints=Constraints(broker_sets=sets))
+    snapshot = from_document_text('{"brokers": [{"id": 1}, {"id": 2}], "partitions": []}')
+    plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE, policy=policy))
+    assert plan.moves == ()
+    assert plan.reason == "already balanced: the cluster has no partitions"

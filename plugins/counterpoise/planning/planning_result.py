@@ -231,7 +231,7 @@ def parts_of(
     that it keeps. With `may_give_all`, replicas that are to leave it for another set leave it.
     """
     sets = np.concatenate([cluster.broker_sets, cluster.topic_sets])
-    if (sets == sets[:1]).all():
+    if not len(cluster.topic_sets) or (sets == sets[:1]).all():
         return (_whole(cluster, roles),)
     parts = []
     for number in np.unique(cluster.topic_sets).tolist():
