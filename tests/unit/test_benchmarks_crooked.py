@@ -9,9 +9,10 @@ from benchmarks.crooked.records import SEVERAL, read_plan, read_records
 from benchmarks.crooked_plans import complaints_about
 
 
-def test_every_cluster_has_a_record_and_a_plan() -> None:
+def test_every_record_is_of_a_cluster_and_has_a_plan() -> None:
+    """Of the largest clusters no best plan is known."""
     records = read_records()
-    assert CASES.keys() == {key.removesuffix(SEVERAL) for key in records}
+    assert CASES.keys() >= {key.removesuffix(SEVERAL) for key in records}
     for key in records:
         assert read_plan(key)["partitions"]
 

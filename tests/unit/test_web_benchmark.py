@@ -9,4 +9,5 @@ def test_every_page_answers(tmp_path: Path) -> None:
     made = make_fleet(tmp_path, clusters=3, snapshots=30, moves=1_200)
     found = list(measure(made.pages, pages_of(made), repeats=1))
     assert {timed.path for timed in found} == set(pages_of(made))
-    assert all(timed.size_bytes > 1_000 for timed in found)
+    for timed in found:
+        assert timed.size_bytes > (100 if "/api/" in timed.path else 1_000), timed.path
