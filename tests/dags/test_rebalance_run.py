@@ -2,12 +2,15 @@
 
 import logging
 from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
 from html import unescape
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.models import dagrun
 from airflow.models.asset import AssetEvent
 from airflow.models.dagrun import DagRun
 from airflow.models.xcom import XComModel
@@ -17,7 +20,9 @@ from sqlalchemy.orm import joinedload
 
 from counterpoise.errors import (
     ClusterError,
+    InputError,
     LedgerError,
+    NotApprovedError,
     RefusedError,
 )
 from counterpoise.installation import Installation, open_installation
@@ -31,9 +36,11 @@ from counterpoise.orchestration.handover import Wanted, wanted_rebalance
 from counterpoise.services import approvals, execution, plans, requests, verification
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulated_kafka.partition import SimulatedPartition
+from tests.support.decisions import grant
 from tests.support.ledger_view import LedgerView
 from tests.support.questions import answered_by
 
+ROOT = Path(__file__).parents[2]
 STAGES = [
     "plan",
     "validate",
@@ -49,32 +56,36 @@ STAGES = [
 ALL_WELL = {**dict.fromkeys(STAGES, "success"), "repeat": "skipped"}
 YES = ("Approve", {"rate": "20MB/s", "reason": "broker 3 joined"})
 NO = ("Reject", {"rate": "20MB/s", "reason": "not now"})
+UNUSABLE = ("Approve", {"rate": "20", "reason": "x"})
 NAMING_BROKERS = ("add-brokers", "remove-brokers")
+ONE_REPLICA = {"goal": "replication-factor", "replication_factor": 1, "topics": ["orders"]}
 Answer = tuple[str, dict[str, str]]
 DECISIONS = {"Approve": Decision.GRANTED, "Reject": Decision.REJECTED}
 
 
-def answer_in_ledger(answer: Answer, user: str | None) -> None:
+def answer_in_ledger(answer: Answer, user: str | None, second: str | None) -> None:
     """Answer the newest plan, as page and command do; without a user, only time passes."""
     option, typed = answer
-    if user is None:
-        return
     with open_installation() as installation:
         run = installation.ledger.runs()[0]
-        approvals.answer(
-            installation,
-            run.run_id,
-            run.fingerprint,
-            decision=DECISIONS[option],
-            by=Person.airflow(user),
-            reason=typed["reason"],
-            rate=typed["rate"],
-        )
+        by = second if installation.ledger.approvals_of(run.run_id) else user
+        if by is None:
+            return
+        with suppress(InputError, RefusedError):
+            approvals.answer(
+                installation,
+                run.run_id,
+                run.fingerprint,
+                decision=DECISIONS[option],
+                by=Person.airflow(by),
+                reason=typed["reason"],
+                rate=typed["rate"],
+            )
 
 
 @pytest.fixture
 def rebalance(
-    installation: Installation, kafka_rebalance: Callable[[dict[str, Any]], DagRun]
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[str, dict[str, str]]]:
     """Runs the Dag for the cluster `demo`; gives the state of the run and of every task."""
 
@@ -82,17 +93,37 @@ def rebalance(
         answer: Answer,
         user: str | None = "alice",
         goal: str = "add-brokers",
+        second: str | None = "bob",
         broker_ids: tuple[int, ...] = (3,),
+        then: tuple[Answer, ...] = (),
         **rebalance_request: object,
     ) -> tuple[str, dict[str, str]]:
+        answers = [answer, *then]  # the last one is given again and again
+        dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"]
+        for task_id in ("execute", "settle"):
+            dag.get_task(task_id).min_wait_seconds = 0.0
+        create = dagrun.get_or_create_dagrun
+
+        def create_with_key(**arguments: Any) -> Any:
+            run = create(**arguments)
+            run.partition_key = "demo"
+            arguments["session"].commit()
+            return run
+
+        def answer_next() -> None:
+            answer_in_ledger(answers[0], user, second)
+            if len(answers) > 1:
+                answers.pop(0)
+
         take_snapshots_asked_for()
+        monkeypatch.setattr(dagrun, "get_or_create_dagrun", create_with_key)
         conf = {
             "goal": goal,
             "broker_ids": list(broker_ids) if goal in NAMING_BROKERS else [],
             **rebalance_request,
         }
-        with answered_by(partial(answer_in_ledger, answer, user)):
-            ended = kafka_rebalance(conf)
+        with answered_by(answer_next):
+            ended = dag.test(run_conf=conf)
         return ended.state, {task.task_id: task.state for task in ended.get_task_instances()}
 
     return run
@@ -190,6 +221,50 @@ def wait_for_seconds(installation: Installation, seconds: int) -> None:
     config.write_text(config.read_text().replace("wait_for: 2h", f"wait_for: {seconds}s"))
 
 
+def test_a_lower_replication_factor_takes_a_yes_from_two_people(
+    installation: Installation, kafka: SimulatedCluster, rebalance: Callable[..., Any]
+) -> None:
+    state, tasks = rebalance(YES, **ONE_REPLICA)
+    assert (state, tasks) == ("success", ALL_WELL)
+    (run,) = installation.ledger.runs()
+    assert [approval.person.shown for approval in installation.ledger.approvals_of(run.run_id)] == [
+        "alice",
+        "bob",
+    ]
+    assert {len(replicas) for replicas in placement(kafka).values()} == {1}
+
+
+@pytest.mark.parametrize("second", ["alice", None], ids=["the same", "nobody"])
+def test_without_another_person_no_replica_is_given_up(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    rebalance: Callable[..., Any],
+    second: str | None,
+) -> None:
+    earlier = placement(kafka)
+    if second is None:
+        wait_for_seconds(installation, 10)
+    state, tasks = rebalance(YES, second=second, then=(YES, NO), **ONE_REPLICA)
+    assert (state, tasks["approve"], tasks["open_run"]) == ("success", "skipped", "skipped")
+    (run,) = installation.ledger.runs()
+    assert run.state is RunState.REJECTED
+    assert placement(kafka) == earlier
+    assert not {"alter_configs", "alter_reassignments"} & {call.name for call in kafka.calls}
+
+
+def test_after_an_unusable_answer_the_question_is_asked_again(
+    installation: Installation, kafka: SimulatedCluster, rebalance: Callable[..., Any]
+) -> None:
+    state, tasks = rebalance(UNUSABLE, then=(NO,))
+    assert (state, tasks["approve"]) == ("success", "skipped")
+    (run,) = installation.ledger.runs()
+    assert run.state is RunState.REJECTED
+    kinds = LedgerView.of(installation.ledger).event_kinds(run.run_id)
+    # The run's new state and the decision are an event each.
+    assert kinds == ["proposed", "validated", "asked", "answer refused", "rejected", "rejected"]
+    assert not {"alter_configs", "alter_reassignments"} & {call.name for call in kafka.calls}
+
+
 def test_a_move_that_cannot_go_on_is_settled_reported_and_fails_the_run(
     installation: Installation, kafka: SimulatedCluster, rebalance: Callable[..., Any]
 ) -> None:
@@ -232,6 +307,28 @@ def test_a_run_that_a_person_cancels_is_skipped_settled_and_no_failure(
     assert run.state is RunState.CANCELLED and "cancel by bob" in run.reason
     assert {key: value for key, value in kafka.configs.dynamic.items() if value} == configs
     assert "Traceback" not in caplog.text + capsys.readouterr().out
+
+
+def test_a_halted_run_goes_on_by_clearing_tasks_only_after_another_yes(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    rebalance: Callable[..., Any],
+) -> None:
+    """Airflow does not say who cleared a task, and the policy names who may operate."""
+    kafka.fail_next("alter_reassignments", ClusterError("the controller said no"))
+    assert rebalance(YES)[0] == "failed"
+    (run,) = installation.ledger.runs()
+    config = installation.locations.config
+    approvers = "approve: [alice, bob]"
+    config.write_text(config.read_text().replace(approvers, f"{approvers}, operate: [oscar]"))
+    with open_installation() as later:
+        with pytest.raises(NotApprovedError, match="or it is approved again"):
+            execution.open_run(later, run.run_id, run.fingerprint)
+        assert later.ledger.run(run.run_id).state is RunState.HALTED
+        alice = Person.airflow("alice")
+        grant(later, run, by=alice, reason="the controller is back", rate="20MB/s")
+        execution.open_run(later, run.run_id, run.fingerprint)
+        assert later.ledger.run(run.run_id).state is RunState.RUNNING
 
 
 def test_nothing_to_move_is_well(
@@ -288,6 +385,21 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(plans, "make", note_refusal)
     return said
+
+
+def test_a_plan_that_nobody_could_approve_is_refused_by_the_task_that_makes_it(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    rebalance: Callable[..., Any],
+    refusals: list[str],
+) -> None:
+    config = installation.locations.config
+    config.write_text(config.read_text().replace("[alice, bob]", "[alice]"))
+    state, tasks = rebalance(YES, **ONE_REPLICA)
+    assert (state, tasks["plan"], tasks["approve"]) == ("failed", "failed", "upstream_failed")
+    assert installation.ledger.runs() == ()
+    (refusal,) = refusals
+    assert "it takes a yes of 2 other Airflow users" in refusal
 
 
 def test_a_cluster_for_reports_only_is_refused_by_the_task_that_makes_the_plan(

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,6 +22,9 @@ from counterpoise.model.kafka import (
     ConfigOperation,
     ConfigResource,
     ConfigResourceType,
+    ConfigSource,
+    ConfigValue,
+    Reassignment,
 )
 from counterpoise.snapshot import take_snapshot
 from dev import local_kafka
@@ -44,7 +48,7 @@ THROTTLE_KEYS = (LEADER_LIST, FOLLOWER_LIST, LEADER_RATE, FOLLOWER_RATE)
 SET, DELETE, APPEND, SUBTRACT = (
     ConfigOperation(word) for word in ("SET", "DELETE", "APPEND", "SUBTRACT")
 )
-TopicTool = "org.apache.kafka.tools.TopicCommand"
+TopicTool, ConfigTool = "org.apache.kafka.tools.TopicCommand", "kafka.admin.ConfigCommand"
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +96,37 @@ def change(
     admin: ClusterAdmin, resource: ConfigResource, key: str, op: ConfigOperation, value: str = ""
 ) -> str:
     return admin.alter_configs([ConfigChange(resource, key, op, value)]).errors.get(resource, "")
+
+
+def config_of(admin: ClusterAdmin, resource: ConfigResource, key: str) -> ConfigValue | None:
+    return admin.describe_configs([resource], [key])[resource].get(key)
+
+
+def at_every_broker(admin: ClusterAdmin, name: str, key: str) -> set[ConfigValue | None]:
+    """Return the values of a topic's config that the four brokers show."""
+    described = (admin.describe_configs([topic(name)], [key], via_broker=n) for n in (1, 2, 3, 4))
+    return {found[topic(name)].get(key) for found in described}
+
+
+def wait_for_list(admin: ClusterAdmin, name: str, key: str, value: str | None) -> None:
+    """Wait until every broker shows this list of a topic; None: that it is not set."""
+    source = ConfigSource.DEFAULT if value is None else ConfigSource.DYNAMIC_TOPIC
+    expected = {ConfigValue(value or "", source)}
+    wait_until(lambda: at_every_broker(admin, name, key) == expected, f"{key} of {name}", SECONDS)
+
+
+def wait_for_rates(admin: ClusterAdmin, *broker_ids: int, value: str | None) -> None:
+    """Wait until these brokers show these rates, for leaders and followers; None: no rate."""
+    rates = (LEADER_RATE, FOLLOWER_RATE)
+    set_rate = ConfigValue(value or "", ConfigSource.DYNAMIC_BROKER)
+    expected = {} if value is None else dict.fromkeys(rates, set_rate)
+    brokers = [broker(number) for number in broker_ids]
+
+    def are_shown() -> bool:
+        shown = admin.describe_configs(brokers, rates)
+        return all(shown.get(one) == expected for one in brokers)
+
+    wait_until(are_shown, f"the rates of brokers {broker_ids}", SECONDS)
 
 
 def changed_records(kafka: LocalKafka) -> list[str]:
@@ -200,6 +235,24 @@ def test_brokers_of_one_release_speak_the_same(admin: ClusterAdmin) -> None:
     assert (versions[1].metadata_version or 0) >= 29  # the level of Kafka 4.2
 
 
+def test_throttle_keys_that_are_set_are_in_the_snapshot(admin: ClusterAdmin) -> None:
+    change(admin, topic("orders"), LEADER_LIST, SET, "")
+    change(admin, broker(3), FOLLOWER_RATE, SET, "5")
+    wait_until(lambda: config_of(admin, broker(3), FOLLOWER_RATE) is not None, "the rate", SECONDS)
+    wait_for_list(admin, "orders", LEADER_LIST, "")
+    snapshot = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
+    rows = [tuple(row.values()) for row in snapshot.throttles.to_pylist()]
+    assert rows == [("broker", "3", FOLLOWER_RATE, "5"), ("topic", "orders", LEADER_LIST, "")]
+    admin.alter_configs(
+        [
+            ConfigChange(topic("orders"), LEADER_LIST, DELETE),
+            ConfigChange(broker(3), FOLLOWER_RATE, DELETE),
+        ]
+    )
+    wait_for_list(admin, "orders", LEADER_LIST, None)
+    wait_for_rates(admin, 3, value=None)
+
+
 def test_a_topic_config_is_read_from_the_broker_that_was_named(
     kafka: LocalKafka, admin: ClusterAdmin
 ) -> None:
@@ -236,6 +289,113 @@ def test_for_older_brokers_the_replication_factor_is_compared_here(
     assert results.accepted == (other,)
     assert "it would change the replication factor from 3 to 2" in results.errors[key]
     assert admin.alter_reassignments({key: (1, 2)}).accepted == ()
+
+
+def test_configs_of_many_resources_are_changed_and_restored_exactly(
+    kafka: LocalKafka, admin: ClusterAdmin
+) -> None:
+    change(
+        admin, topic("moves"), FOLLOWER_LIST, SET, ""
+    )  # set, though empty: another thing than unset
+    resources = [topic("moves"), topic("orders"), *(broker(n) for n in (1, 2, 3, 4))]
+
+    def nothing_else_is_set() -> bool:
+        """Whichever broker answers: what earlier tests have set is gone there, too."""
+        found = admin.describe_configs(resources, THROTTLE_KEYS)
+        dynamic = [
+            (resource, key, config.value)
+            for resource, configs in found.items()
+            for key, config in configs.items()
+            if config.source in (ConfigSource.DYNAMIC_TOPIC, ConfigSource.DYNAMIC_BROKER)
+        ]
+        return dynamic == [(topic("moves"), FOLLOWER_LIST, "")]
+
+    wait_until(nothing_else_is_set, "the empty list, and nothing else", SECONDS)
+    wait_for_list(admin, "orders", LEADER_LIST, None)
+    before = admin.describe_configs(resources, THROTTLE_KEYS)
+    changes = [ConfigChange(r, LEADER_RATE, SET, "1000000") for r in resources[2:]]
+    changes += [ConfigChange(r, FOLLOWER_RATE, SET, "1000000") for r in resources[2:]]
+    changes += [ConfigChange(r, FOLLOWER_LIST, APPEND, "0:4") for r in resources[:2]]
+    results = admin.alter_configs([*changes, ConfigChange(broker(99), LEADER_RATE, SET, "1")])
+    assert set(results.accepted) == set(resources)
+    assert "not live" in results.errors[broker(99)]
+
+    def all_have_it() -> bool:
+        now = admin.describe_configs(resources, THROTTLE_KEYS)
+        lists = [now[r][FOLLOWER_LIST].value for r in resources[:2]]
+        rates = [now[r].get(key) for r in resources[2:] for key in (LEADER_RATE, FOLLOWER_RATE)]
+        return (
+            lists == ["0:4"] * 2
+            and rates == [ConfigValue("1000000", ConfigSource.DYNAMIC_BROKER)] * 8
+        )
+
+    wait_until(all_have_it, "the throttles", SECONDS)
+    undo = [
+        ConfigChange(c.resource, c.key, DELETE) for c in changes if c.resource != topic("moves")
+    ]
+    undone = admin.alter_configs(
+        [*undo, ConfigChange(topic("moves"), FOLLOWER_LIST, SUBTRACT, "0:4")]
+    )
+    assert set(undone.accepted) == set(resources), undone.errors
+    wait_until(
+        lambda: admin.describe_configs(resources, THROTTLE_KEYS) == before,
+        "the configs as before",
+        SECONDS,
+    )
+    change(admin, topic("moves"), FOLLOWER_LIST, DELETE)
+    wait_for_list(admin, "moves", FOLLOWER_LIST, None)
+    where = ("--bootstrap-server", kafka.bootstrap[0], "--describe", "--entity-type", "brokers")
+    described = kafka.tool(ConfigTool, *where).stdout
+    assert "Dynamic configs for broker 1" in described and "throttled" not in described
+
+
+def test_a_throttled_move_copies_at_its_rate_and_the_preferred_leader_takes_over(
+    admin: ClusterAdmin,
+) -> None:
+    key, rate = TopicPartition("moves", 0), 2 * MB
+    changes = [
+        ConfigChange(broker(n), k, SET, str(rate))
+        for n in (1, 2, 3, 4)
+        for k in (LEADER_RATE, FOLLOWER_RATE)
+    ]
+    changes.append(ConfigChange(topic("moves"), LEADER_LIST, SET, "0:1,0:2,0:3"))
+    changes.append(ConfigChange(topic("moves"), FOLLOWER_LIST, SET, "0:4"))
+    assert not admin.alter_configs(changes).errors
+    wait_for_rates(admin, 1, 2, 3, 4, value=str(rate))
+    wait_for_list(admin, "moves", LEADER_LIST, "0:1,0:2,0:3")
+    wait_for_list(admin, "moves", FOLLOWER_LIST, "0:4")
+    began = time.monotonic()
+    assert admin.alter_reassignments({key: (4, 2, 3)}).accepted == (key,)
+    assert admin.list_reassignments() == {
+        key: Reassignment((4, 2, 3, 1), adding=(4,), removing=(1,))
+    }
+    sizes: list[int] = []
+
+    def is_done() -> bool:
+        sizes.append(sum(d.sizes.get(key, 0) for d in admin.describe_log_dirs([4])))
+        return not admin.list_reassignments()
+
+    wait_until(is_done, "the move", SECONDS)
+    # 12 MB at 2 MB/s, though Kafka lets the first windows run faster; without a throttle, tenths of
+    # a second.
+    assert time.monotonic() - began > 2.0
+    assert any(0 < size < 12 * MB for size in sizes)
+    admin.alter_configs([ConfigChange(c.resource, c.key, DELETE) for c in changes])
+    wait_for_rates(admin, 1, 2, 3, 4, value=None)
+    for name in (LEADER_LIST, FOLLOWER_LIST):
+        wait_for_list(admin, "moves", name, None)
+    assert admin.elect_preferred_leaders([key]).errors == {}
+
+    def leads() -> bool:
+        return admin.describe_topics(["moves"])[0].partitions[0].leader == 4
+
+    wait_until(leads, "broker 4 to lead", SECONDS)
+    assert (
+        "UNKNOWN_TOPIC"
+        in admin.elect_preferred_leaders([TopicPartition("ghost", 0)]).errors[
+            TopicPartition("ghost", 0)
+        ]
+    )
 
 
 # -- brokers in trouble; last, since it takes the fourth one away
@@ -279,6 +439,38 @@ def test_a_frozen_broker_is_left_out_and_holds_up_nothing(
         finally:
             kafka.thaw_broker(4)
     kafka.wait_until_ready()
+
+
+def test_a_killed_broker_is_described_as_fenced_and_fails_fast(
+    kafka: LocalKafka, admin: ClusterAdmin
+) -> None:
+    lonely = TopicPartition("lonely", 0)
+    assert admin.list_offsets([lonely]) == {lonely: (0, 0)}
+    kafka.kill_broker(4)
+    assert admin.describe_configs([broker(1), broker(4)], [LEADER_RATE]) == {broker(1): {}}
+    with pytest.raises(BrokerUnresponsiveError, match=r"broker 4 .*ECONNREFUSED"):
+        admin.describe_configs([topic("orders")], [LEADER_LIST], via_broker=4)
+    for _ in range(4):
+        with closing(connect(settings(kafka.bootstrap[1]))) as newcomer:
+            assert newcomer.describe_topics(["orders"])[0].topic == "orders"
+    refusal = change(admin, broker(4), LEADER_RATE, SET, "1")
+    assert refusal and "no answer" not in refusal  # nothing was sent: it will not come later
+    wait_until(
+        lambda: 4 not in admin.describe_cluster().live_broker_ids, "broker 4 to be fenced", SECONDS
+    )
+    assert [b.is_fenced for b in admin.describe_cluster().brokers] == [False, False, False, True]
+    assert admin.describe_log_dirs([4]) == ()
+    assert set(admin.describe_versions()) == {1, 2, 3}
+    assert admin.list_offsets([lonely, TopicPartition("orders", 1)]) == {
+        TopicPartition("orders", 1): (0, 100)
+    }
+    assert (
+        "PREFERRED_LEADER_NOT_AVAILABLE" in admin.elect_preferred_leaders([lonely]).errors[lonely]
+    )
+    snapshot = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
+    assert (snapshot.registered_broker_ids, snapshot.live_broker_ids) == ((1, 2, 3, 4), (1, 2, 3))
+    row = next(row for row in snapshot.partitions.to_pylist() if row["topic"] == "lonely")
+    assert (row["leader"], row["size_bytes"], row["latest_offset"]) == (None, None, None)
 
 
 def test_a_connection_outlives_the_broker_that_it_began_with(kafka: LocalKafka) -> None:

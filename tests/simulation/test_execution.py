@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from counterpoise.model.kafka import (
     ConfigResource,
     ConfigResourceType,
 )
-from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
 from tests.simulated_kafka.cluster import SimulatedCluster
@@ -28,6 +29,7 @@ from tests.support.crashes import MUTATING, ended_after_crashes
 from tests.support.plans import move
 from tests.support.runs import (
     FOUR_BROKERS,
+    SKEWED,
     SimulatedRun,
     own_configs,
     times_submitted,
@@ -48,6 +50,35 @@ LEADER_LIST, FOLLOWER_LIST = (
 
 def set_config(cluster: SimulatedCluster, resource: ConfigResource, key: str, value: str) -> None:
     cluster.alter_configs([ConfigChange(resource, key, ConfigOperation.SET, value)])
+
+
+def test_a_run_ends_at_the_plan_with_configs_as_before(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    assert run.go() is RunState.DONE
+    assert run.placement() == run.planned_placement()
+    assert own_configs(run.cluster) == {}
+    assert max(times_submitted(run.cluster).values()) == 1
+
+
+def test_nothing_is_submitted_before_every_throttle_is_in_force(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    submit = run.cluster.alter_reassignments
+    seen: list[dict[str, str]] = []
+
+    def watched(targets: Any, **options: Any) -> Any:
+        seen.append(
+            {
+                key: value
+                for values in own_configs(run.cluster).values()
+                for key, value in values.items()
+            }
+        )
+        return submit(targets, **options)
+
+    run.cluster.alter_reassignments = watched  # type: ignore[method-assign]
+    run.go()
+    assert seen[0].keys() == {LEADER_RATE, FOLLOWER_RATE, LEADER_LIST, FOLLOWER_LIST}
+    assert seen[0][FOLLOWER_RATE] == "1000000"
 
 
 def test_what_others_had_set_before_is_there_again_afterwards(tmp_path: Path) -> None:
@@ -134,6 +165,21 @@ def test_an_unanswered_move_that_comes_late_is_waited_for_before_anything_is_res
     assert not run.cluster.list_reassignments()
 
 
+def test_somebody_elses_reassignment_is_never_touched(tmp_path: Path) -> None:
+    picture = SKEWED + "\nforeign-0: 1 2 3 size=50000000"
+    run = SimulatedRun.make(tmp_path, picture, request=PlanRequest(Goal.LEADERS))
+    driver = run.driver()
+    driver.open()
+    foreign = TopicPartition("foreign", 0)
+    run.cluster.alter_reassignments({foreign: (1, 2, 4)})
+    calls_before = len(run.cluster.calls)
+    with pytest.raises(HaltedError, match="somebody else is reassigning 1 partition: foreign-0"):
+        driver.step()
+    run.repeat(driver.settle_step)
+    assert run.run.state is RunState.HALTED
+    assert not [c for c in run.cluster.calls[calls_before:] if c.name in MUTATING]
+
+
 def test_a_run_does_not_start_beside_somebody_elses_reassignment(tmp_path: Path) -> None:
     picture = "orders-0: 1 2 3 size=1000\nforeign-0: 1 2 3 size=50000000"
     planned = move("orders-0", "1 2 3", "4 2 3", size=1000)
@@ -152,6 +198,28 @@ def test_another_cluster_that_answers_is_neither_run_nor_stopped(tmp_path: Path)
         with pytest.raises(WrongClusterError, match="another-id answered"):
             meets_it()
     assert not [call for call in run.cluster.calls if call.name in MUTATING]
+
+
+def test_a_halted_run_goes_on_when_it_is_executed_again(tmp_path: Path) -> None:
+    picture = SKEWED + "\nforeign-0: 1 2 3 size=50000"
+    policy = BalancePolicy(excluded_topics=("foreign",))
+    run = SimulatedRun.make(tmp_path, picture, request=PlanRequest(Goal.ADD_BROKERS, (4,), policy))
+    foreign = TopicPartition("foreign", 0)
+    driver = run.driver()
+    driver.open()
+    while not run.cluster.list_reassignments():
+        run.cluster.advance(driver.step() or 0)
+    run.cluster.alter_reassignments({foreign: (4, 2, 3)})
+    with pytest.raises(HaltedError):
+        run.repeat(driver.step)
+    run.repeat(driver.settle_step)
+    assert run.run.state is RunState.HALTED
+    assert own_configs(run.cluster) == {}
+    run.cluster.alter_reassignments({foreign: (1, 2, 3)})
+    run.cluster.advance(600)
+    assert run.go() is RunState.DONE
+    assert own_configs(run.cluster) == {}
+    assert max(n for (tp, _), n in times_submitted(run.cluster).items() if tp != foreign) == 1
 
 
 @pytest.mark.parametrize(
@@ -223,6 +291,52 @@ def test_a_destination_that_dies_is_cancelled_put_back_in_order_and_its_restore_
     assert [owned.resource for owned in run.view.pending_keys(run.run_id)] == [BROKER_4]
 
 
+def test_a_kept_replica_that_dies_midway_does_not_keep_the_run_open_for_ever(
+    tmp_path: Path,
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    while not run.cluster.list_reassignments():
+        run.cluster.advance(driver.step() or 0)
+    run.cluster.kill_broker(2)
+    with pytest.raises(HaltedError, match="broker 2 is dead"):
+        run.repeat(driver.step)
+    run.repeat(driver.settle_step)
+    assert run.run.state is RunState.HALTED
+    assert not run.cluster.list_reassignments()
+    moves = {move.topic_partition: move for move in run.plan.moves}
+    for key, partition in run.cluster.partitions.items():
+        if key in moves:
+            assert partition.replicas in (moves[key].replicas_before, moves[key].replicas_after)
+    left = own_configs(run.cluster)
+    assert left.keys() <= {ConfigResource(ConfigResourceType.BROKER, "2")}, (
+        "only a key of the dead broker is to restore"
+    )
+    run.cluster.restart_broker(2)
+    run.cluster.advance(60)
+    assert run.go() is RunState.DONE
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_topic_that_is_deleted_midway_is_skipped(tmp_path: Path) -> None:
+    run = SimulatedRun.make(
+        tmp_path, SKEWED + "\n" + "\n".join(f"bills-{p}: 1 2 3 size=3000000" for p in range(8))
+    )
+    topics = {move.topic for move in run.plan.moves if move.adding}
+    assert {"orders", "bills"} <= topics
+    driver = run.driver()
+    driver.open()
+    while not run.cluster.list_reassignments():
+        run.cluster.advance(driver.step() or 0)
+    run.cluster.delete_topic("orders")
+    run.repeat(driver.step)
+    run.repeat(driver.settle_step)
+    assert run.run.state is RunState.DONE
+    assert "skipped" in run.run.reason
+    assert own_configs(run.cluster) == {}
+
+
 def test_a_run_whose_topic_was_deleted_midway_can_be_executed_again_after_a_halt(
     tmp_path: Path,
 ) -> None:
@@ -270,6 +384,40 @@ def test_caps_hold_on_the_cluster_and_on_each_broker(tmp_path: Path) -> None:
         run.cluster.advance(wait)
     assert 0 < max_in_flight <= 6
     assert max_per_broker <= 3
+
+
+def test_a_cluster_that_refuses_the_moves_halts_the_run_with_its_reason_and_keeps_no_throttle(
+    tmp_path: Path,
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    refusal = "CLUSTER_AUTHORIZATION_FAILED: the principal lacks a permission (ACL)"
+    run.cluster.alter_reassignments = lambda targets, **_: CallResults(
+        (), dict.fromkeys(targets, refusal)
+    )  # type: ignore[method-assign]
+    with pytest.raises(HaltedError, match="lacks a permission"):
+        run.repeat(driver.step)
+    run.repeat(driver.settle_step)
+    assert run.run.state is RunState.HALTED
+    assert "lacks a permission" in run.run.reason
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_broker_that_does_not_respond_but_is_not_yet_known_to_be_dead_is_waited_for(
+    tmp_path: Path,
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    while not run.cluster.list_reassignments():
+        run.cluster.advance(driver.step() or 0)
+    run.cluster.kill_broker(4, noticed=False)
+    assert driver.step() is not None
+    assert run.run.state is RunState.RUNNING
+    run.cluster.advance(10)
+    with pytest.raises(HaltedError, match="broker 4 is dead"):
+        run.repeat(driver.step)
 
 
 def test_a_plan_of_elections_alone_touches_no_config(tmp_path: Path) -> None:
