@@ -98,10 +98,10 @@ class EveningGoal(PlanningGoal):
         if not is_small and searched.copies_little_more_than_missing(_NEAR):
             return 0
         choice = self._choice_once_placed(placement, roles, request)
+        if (choice.topic_limits < UNBOUNDED).any():  # neither program knows topics
+            return 0
         if is_small:
             return copy_less(placement, choice, searched.loads, searched.is_pinned)
-        if (choice.topic_limits < UNBOUNDED).any():
-            return 0
         program = RackProgram.of(placement, choice, searched.loads, searched.is_pinned)
         cheaper, min_copied_bytes = program.solve()
         even_counts(cheaper, roles, request.policy, placement.counts)

@@ -37,7 +37,6 @@ from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints, count_within
 from counterpoise.model.racks import RackBounds, bounds_of_partition
-from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.local_search import Load
 from counterpoise.planning.placing.replica_choice import ReplicaChoice, stands_of
@@ -54,7 +53,7 @@ _MAX_ITERATIONS: Final = 20_000
 _GAP: Final = 0.001  # of the bound: so near is near enough
 _SPLIT: Final = 1e-6
 _ROUNDING: Final = 1e-9
-UNITS_IN_SHARE: Final = 1_000.0
+_UNITS_IN_SHARE: Final = 1_000.0
 COST_OF_A_COPY: Final = 1e-3  # units: of two choices that copy as much, the one with fewer copies
 _MARGIN: Final = 1e-4  # units: the solver's rows may be off by less
 
@@ -166,6 +165,11 @@ class Rows:
         return None if answer.x is None else np.round(answer.x)
 
 
+def unit_of(load: Load) -> float:
+    """Return the bytes, or bytes per second, that count as one: whole ones would be too large."""
+    return max(1.0, float(load.band.fair.max(initial=0)) / _UNITS_IN_SHARE)
+
+
 def rack_bounds(choice: ReplicaChoice, now: Flags) -> RackBounds:
     """Return how many replicas of each partition stand in each rack: as now, or as they should."""
     factors, stacks = now.sum(axis=1), now @ choice.in_rack.T
@@ -203,7 +207,7 @@ class _Program:
         may_stand = (choice.may_stand[is_free] | now) & ~choice.roles.leaving
         must_stand = choice.must_stand[is_free] & now
         cells = np.nonzero((may_stand & ~must_stand) | (now & choice.roles.leaving))
-        if len(cells[0]) > _MAX_CELLS or (choice.topic_limits < UNBOUNDED).any():
+        if len(cells[0]) > _MAX_CELLS:
             return None
         return cls(placement, choice, loads, partitions, home, now, cells)
 
@@ -228,8 +232,8 @@ class _Program:
 
     @cached_property
     def unit(self) -> float:
-        """Return the bytes that count as one: whole numbers would be too large."""
-        return max(1.0, float(self.loads[0].band.fair.max(initial=0)) / UNITS_IN_SHARE)
+        """Return the bytes that count as one."""
+        return unit_of(self.loads[0])
 
     @cached_property
     def is_new(self) -> Flags:
@@ -325,7 +329,7 @@ class _Program:
         self, rows: Rows, fixed: Flags, load: Load, margin: float, *, is_bounding: bool
     ) -> None:
         sharing = np.flatnonzero(self.choice.roles.sharing)
-        unit = max(1.0, float(load.band.fair.max(initial=0)) / UNITS_IN_SHARE)
+        unit = unit_of(load)
         weights = load.weights[self.partitions]
         others = load.held - weights @ (self.now & ~fixed)
         low = (np.minimum(load.band.lowest, load.held) - others) / unit

@@ -1,7 +1,7 @@
 """Fewer bytes copied in clusters of up to some ten thousand replicas: which replicas leave, and for
 which rack.
 
-    program = RackProgram.of(placement, choice, loads, is_pinned)      # None: nothing to gain
+    program = RackProgram.of(placement, choice, loads, is_pinned)
     cheaper, min_copied_bytes = program.solve()
 
 A program with a variable per partition and broker (`linear_program`) is too large here. To a
@@ -46,10 +46,10 @@ from counterpoise.model.racks import RackBounds
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.linear_program import (
     COST_OF_A_COPY,
-    UNITS_IN_SHARE,
     Numbers,
     Rows,
     rack_bounds,
+    unit_of,
 )
 from counterpoise.planning.placing.local_search import Load
 from counterpoise.planning.placing.replica_choice import ReplicaChoice, stands_of
@@ -143,8 +143,8 @@ class RackProgram:
 
     @cached_property
     def unit(self) -> float:
-        """Return the bytes that count as one: whole numbers would be too large."""
-        return max(1.0, float(self.loads[0].band.fair.max(initial=0)) / UNITS_IN_SHARE)
+        """Return the bytes that count as one."""
+        return unit_of(self.loads[0])
 
     @cached_property
     def sizes(self) -> Numbers:
@@ -153,7 +153,7 @@ class RackProgram:
     @cached_property
     def weights(self) -> Numbers:
         """Return what each partition weighs: a row of ones, then one per load, in its units."""
-        units = [_unit_of(load) for load in self.loads]
+        units = [unit_of(load) for load in self.loads]
         of_loads = [
             load.weights[self.partitions] / unit
             for load, unit in zip(self.loads, units, strict=True)
@@ -324,7 +324,7 @@ class RackProgram:
                 )
                 continue
             load = self.loads[kind - 1]
-            unit = _unit_of(load)
+            unit = unit_of(load)
             others_held = load.held / unit - of_partitions @ self.now
             low = np.minimum(load.band.lowest, load.held) / unit - others_held - base
             high = np.maximum(load.band.highest, load.held) / unit - others_held - base
@@ -490,10 +490,6 @@ class RackProgram:
             space[broker] -= size
             of_partition = replicas[self.partitions[row]]
             of_partition[of_partition == source] = broker
-
-
-def _unit_of(load: Load) -> float:
-    return max(1.0, float(load.band.fair.max(initial=0)) / UNITS_IN_SHARE)
 
 
 def _moves(
