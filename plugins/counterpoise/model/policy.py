@@ -166,8 +166,7 @@ class MovementPolicy(Section):
     """How long a run waits for brokers of different versions, or for log dirs that nobody reports,
     before it halts. Raise it where rolling upgrades take longer than a day."""
     pause_patience: Duration = timedelta(days=7)
-    """How long a run stays paused, or slower than its producers, before it halts. Raise it where a
-    change freeze lasts longer."""
+    """How long a run stays paused before it halts. Raise it where a change freeze lasts longer."""
 
 
 class Action(StrEnum):

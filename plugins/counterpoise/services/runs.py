@@ -427,14 +427,15 @@ def workspace(
     """
     in_force = status.active.rate_bytes_per_second if status.is_under_way else None
     view = plan_to_approve(installation, status.run, rate or in_force or status.approved_rate)
+    details = status if isinstance(status, RunDetails) else None  # none of a copy in the store
     return RunWorkspace(
         status=status,
         plan=plan,
         view=view,
         outcome=_outcome(installation, status.run),
         undone=_undone(installation, plan),
-        waits=getattr(status, "waits", ()),
-        is_failing=getattr(status, "failing", None) is not None,
+        waits=details.waits if details else (),
+        is_failing=details is not None and details.failing is not None,
     )
 
 
