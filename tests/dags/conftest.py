@@ -129,9 +129,8 @@ def kafka_rebalance(monkeypatch: pytest.MonkeyPatch) -> "Callable[[dict[str, Any
         return run
 
     def run(conf: dict[str, Any]) -> "DagRun":
-        dag = DagBag(dag_folder=ROOT / "dags").dags[
-            "kafka_rebalance"
-        ]  # `test` writes to its params
+        # A Dag of its own for each run: `test` writes to its params.
+        dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"]
         for task_id in ("execute", "settle"):
             task: Any = dag.get_task(task_id)
             task.min_wait_seconds = 0.0

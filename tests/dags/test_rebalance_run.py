@@ -9,8 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.dag_processing.dagbag import DagBag
-from airflow.models import dagrun
 from airflow.models.asset import AssetEvent
 from airflow.models.dagrun import DagRun
 from airflow.models.xcom import XComModel
@@ -85,7 +83,7 @@ def answer_in_ledger(answer: Answer, user: str | None, second: str | None) -> No
 
 @pytest.fixture
 def rebalance(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, kafka_rebalance: Callable[[dict[str, Any]], DagRun]
 ) -> Callable[..., tuple[str, dict[str, str]]]:
     """Runs the Dag for the cluster `demo`; gives the state of the run and of every task."""
 
@@ -99,16 +97,6 @@ def rebalance(
         **rebalance_request: object,
     ) -> tuple[str, dict[str, str]]:
         answers = [answer, *then]  # the last one is given again and again
-        dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"]
-        for task_id in ("execute", "settle"):
-            dag.get_task(task_id).min_wait_seconds = 0.0
-        create = dagrun.get_or_create_dagrun
-
-        def create_with_key(**arguments: Any) -> Any:
-            run = create(**arguments)
-            run.partition_key = "demo"
-            arguments["session"].commit()
-            return run
 
         def answer_next() -> None:
             answer_in_ledger(answers[0], user, second)
@@ -116,14 +104,13 @@ def rebalance(
                 answers.pop(0)
 
         take_snapshots_asked_for()
-        monkeypatch.setattr(dagrun, "get_or_create_dagrun", create_with_key)
         conf = {
             "goal": goal,
             "broker_ids": list(broker_ids) if goal in NAMING_BROKERS else [],
             **rebalance_request,
         }
         with answered_by(answer_next):
-            ended = dag.test(run_conf=conf)
+            ended = kafka_rebalance(conf)
         return ended.state, {task.task_id: task.state for task in ended.get_task_instances()}
 
     return run

@@ -8,11 +8,19 @@ from benchmarks.crooked.clusters import CASES, make
 from benchmarks.crooked.records import SEVERAL, read_plan, read_records
 from benchmarks.crooked_plans import complaints_about
 
+WITHOUT_RECORD = {  # larger than what was searched for a best plan
+    "rebalance-8000",
+    "rebalance-10000-giants",
+    "rebalance-12000-mixed",
+    "rebalance-16000-disks",
+    "rebalance-20000",
+    "rebalance-20000-few",
+}
 
-def test_every_record_is_of_a_cluster_and_has_a_plan() -> None:
-    """Of the largest clusters no best plan is known."""
+
+def test_every_other_cluster_has_a_record_and_a_plan() -> None:
     records = read_records()
-    assert CASES.keys() >= {key.removesuffix(SEVERAL) for key in records}
+    assert CASES.keys() - WITHOUT_RECORD == {key.removesuffix(SEVERAL) for key in records}
     for key in records:
         assert read_plan(key)["partitions"]
 

@@ -156,6 +156,12 @@ def simulated(tmp_path: Path, environment: dict[str, str]) -> SimulatedRun:
     return run_with_its_plan(tmp_path, environment)
 
 
+def halt_midway(made: SimulatedRun) -> None:
+    driver = made.driver()
+    made.until_moving(driver)
+    assert made.end(driver) is RunState.HALTED
+
+
 def say_no(made: SimulatedRun) -> None:
     made.ledger.record_decision(made.approval(Decision.REJECTED))
 
@@ -167,9 +173,7 @@ def shown(client: TestClient, made: SimulatedRun) -> str:
 def test_a_rejected_run_that_had_halted_does_not_say_that_nothing_was_changed(
     environment: dict[str, str], simulated: SimulatedRun
 ) -> None:
-    driver = simulated.driver()
-    simulated.until_moving(driver)
-    assert simulated.end(driver) is RunState.HALTED
+    halt_midway(simulated)
     undo = f'action="/runs/{simulated.run_id}/undo"'
 
     def open_at_that_time() -> Installation:
@@ -195,9 +199,7 @@ def test_a_rejected_run_that_had_halted_does_not_say_that_nothing_was_changed(
 def test_a_halted_run_whose_yes_has_run_out_does_not_say_that_it_holds(
     environment: dict[str, str], simulated: SimulatedRun
 ) -> None:
-    driver = simulated.driver()
-    simulated.until_moving(driver)
-    assert simulated.end(driver) is RunState.HALTED
+    halt_midway(simulated)
     with browser(environment, "oscar") as oscar:  # long after, by the real clock
         page = words_on(shown(oscar, simulated))
     assert "The approval still holds" not in page
@@ -230,9 +232,7 @@ def test_a_run_under_way_whose_plan_the_store_has_lost_is_paused_and_cancelled_o
 def test_a_halted_run_that_is_asked_about_has_two_forms_with_a_label_each(
     environment: dict[str, str], simulated: SimulatedRun
 ) -> None:
-    driver = simulated.driver()
-    simulated.until_moving(driver)
-    assert simulated.end(driver) is RunState.HALTED
+    halt_midway(simulated)
     note(environment, simulated.run_id, ASKED, simulated.plan.fingerprint)
     with browser(environment, "rita") as rita:
         page = shown(rita, simulated)
