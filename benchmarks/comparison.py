@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from benchmarks.clusters import CASES, DOCUMENT, HUGE, Case
 from benchmarks.figures import Figures, Row, median
-from benchmarks.machine import machine_line
+from benchmarks.machine import machine_line, used_by
 from benchmarks.tables import HEADINGS, cells, table
 from benchmarks.targets import Check, Extras, checks
 from counterpoise.errors import CounterpoiseError
@@ -172,22 +172,8 @@ def whole_command(prepared: Prepared) -> tuple[float, int]:
     command = [str(Path(sys.executable).with_name("counterpoise")), "plan"]
     command += ["--state", str(prepared.folder / DOCUMENT), "--goal", str(prepared.case.goal)]
     command += ["--brokers", prepared.named, "--out", str(prepared.folder / "document.json")]
-    usages = [_usage(command) for _ in range(RUNS)]
-    return min(seconds for seconds, _ in usages), max(peak for _, peak in usages)
-
-
-def _usage(command: Sequence[str]) -> tuple[float, int]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        _, status, used = os.wait4(process.pid, 0)
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
-    if code := os.waitstatus_to_exitcode(status):
-        raise subprocess.CalledProcessError(code, command)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return used.ru_utime + used.ru_stime, used.ru_maxrss * unit
+    usages = [used_by(command) for _ in range(RUNS)]
+    return min(used.cpu_seconds for used in usages), max(used.peak_bytes for used in usages)
 
 
 def _child(task: str, *words: str, environment: Mapping[str, str] | None = None) -> Any:

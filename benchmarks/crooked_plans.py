@@ -1,12 +1,13 @@
 """The planner's plans for the crooked clusters, beside the best plans known: one table.
 
-    .venv/bin/python -m benchmarks.crooked_plans [NAME ...]
+    .venv/bin/python -m benchmarks.crooked_plans [NAME ...] [--beside COMMIT]
 
-A row per cluster. Racks: partitions on fewer racks than could be. Squares: of the replicas per
-broker, planned / best known. Outside: bytes outside the band of 10 %. Copied: bytes, planned / best
-known without several new replicas for a partition, and with them; the second counts where the plan
-gives some partition several new replicas that no rack needs. `bound` says how far the best known is
-from a proven bound; without a record, how far the plan is from the bound that it shows.
+A row per cluster, and after it one of the planner of that commit. Racks: partitions on fewer racks
+than could be. Squares: of the replicas per broker, planned / best known. Outside: bytes outside the
+band of 10 %. Copied: bytes, planned / best known without several new replicas for a partition, and
+with them; the second counts where the plan gives some partition several new replicas that no rack
+needs. `bound` says how far the best known is from a proven bound; without a record, how far the
+plan is from the bound that it shows.
 `crooked/` has the clusters, the records, and the search that found them.
 
 The exit code is 1 when a cluster is not the one of its record, when a record is not what its plan
@@ -18,8 +19,10 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, Final
 
+from benchmarks.beside import planner_of, row_of
 from benchmarks.crooked.clusters import CASES, Case, digest, make
 from benchmarks.crooked.measure import Figures, measure
 from benchmarks.crooked.records import SEVERAL, Record, read_plan, read_records
@@ -49,27 +52,37 @@ HEADINGS: Final = (
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="all of them, unless named")
+    parser.add_argument("--beside", metavar="COMMIT", help="also the planner of that commit")
     arguments = parser.parse_args()
-    records = read_records()
     print("| " + " | ".join(HEADINGS) + " |")
     print("|" + " --- |" * len(HEADINGS))
     has_failed = False
-    for name in arguments.names or CASES:
-        case, document = CASES[name], make(CASES[name])
-        for complaint in complaints_about(case, document, records):
-            print(f"{name}: {complaint}", file=sys.stderr)
-            has_failed = True
-        started = time.process_time()
-        plan, bound_bytes = planned(case, document)
-        seconds = time.process_time() - started
-        figures = measure(document, case.goal, plan)
-        has_failed = has_failed or bool(figures.errors)
-        if name in records:
-            cells = row(records, name, figures, seconds)
-        else:
-            cells = row_without_record(document, name, figures, seconds, bound_bytes)
-        print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+    beside = planner_of(arguments.beside) if arguments.beside else nullcontext({})
+    with beside as environment:
+        for name in arguments.names or CASES:
+            has_failed |= not print_row(name)
+            if environment:
+                print(row_of(["-m", "benchmarks.crooked_plans", name], environment), flush=True)
     return 1 if has_failed else 0
+
+
+def print_row(name: str) -> bool:
+    """Return whether the plan has no errors, and its cluster and records are right."""
+    records = read_records()
+    case, document = CASES[name], make(CASES[name])
+    complaints = complaints_about(case, document, records)
+    for complaint in complaints:
+        print(f"{name}: {complaint}", file=sys.stderr)
+    started = time.process_time()
+    plan, bound_bytes = planned(case, document)
+    seconds = time.process_time() - started
+    figures = measure(document, case.goal, plan)
+    if name in records:
+        cells = row(records, name, figures, seconds)
+    else:
+        cells = row_without_record(document, name, figures, seconds, bound_bytes)
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+    return not complaints and not figures.errors
 
 
 def planned(case: Case, document: Mapping[str, Any]) -> tuple[dict[str, Any], int]:

@@ -1,12 +1,17 @@
-"""On what the figures were measured: one line for people who compare; and memory.
+"""On what the figures were measured: one line for people who compare; and what a process used.
 
 print(machine_line())
+used_by(["counterpoise", "plan", ...]).cpu_seconds
 """
 
 import os
 import platform
 import resource
+import signal
+import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -46,6 +51,45 @@ def peak_bytes() -> int:
         return int(words[1]) * 1024
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    exit_code: int
+    cpu_seconds: float
+    peak_bytes: int
+
+
+def used_by(
+    command: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    max_cpu_seconds: int | None = None,
+) -> Used:
+    """Run a command, and return what it used.
+
+    After so many CPU seconds it is ended; its exit code is then -SIGXCPU, or -SIGKILL. Raises
+    CalledProcessError when it fails otherwise; 1 is an answer (`counterpoise plan`: nothing moves).
+    """
+
+    def limit() -> None:
+        if max_cpu_seconds is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (max_cpu_seconds, max_cpu_seconds + 1))
+
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, preexec_fn=limit
+    )
+    try:
+        _, status, used = os.wait4(process.pid, 0)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    code = process.returncode = os.waitstatus_to_exitcode(status)
+    is_over_limit = max_cpu_seconds is not None and code in {-signal.SIGXCPU, -signal.SIGKILL}
+    if code not in {0, 1} and not is_over_limit:
+        raise subprocess.CalledProcessError(code, command)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return Used(code, used.ru_utime + used.ru_stime, used.ru_maxrss * unit)
 
 
 def _processor() -> str:

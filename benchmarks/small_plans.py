@@ -1,6 +1,7 @@
 """Plans for random small clusters, beside the best that a solver finds: one table, a row per goal.
 
     .venv/bin/python benchmarks/small_plans.py [--clusters 300] [--seed 1] [--goal rebalance ...]
+        [--beside COMMIT]
 
 Each cluster has 12 to 60 partitions and is crooked (`tests/support/small_clusters.py`); the best is
 that of `tests/support/placement_oracle.py`, which shares no code with the planner. Worse: in racks
@@ -13,12 +14,14 @@ import json
 import random
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.beside import planner_of, row_of
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
@@ -121,19 +124,31 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clusters", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--beside", metavar="COMMIT", help="also the planner of that commit")
     parser.add_argument("--goal", action="append", type=Goal, choices=ORACLE_GOALS)
     arguments = parser.parse_args()
     print("| " + " | ".join(HEADINGS) + " |")
     print("|" + " --- |" * len(HEADINGS))
     is_met = True
-    for goal in arguments.goal or ORACLE_GOALS:
-        figures = measure(goal, range(arguments.seed, arguments.seed + arguments.clusters))
-        print("| " + " | ".join(map(str, figures.row(goal))) + " |", flush=True)
-        for name, seeds in (("worse", figures.worse), ("planned again", figures.again)):
-            if seeds:
-                print(f"{goal}, {name}: seeds {seeds}", file=sys.stderr)
-        is_met = is_met and figures.meets_targets
+    beside = planner_of(arguments.beside) if arguments.beside else nullcontext({})
+    with beside as environment:
+        for goal in arguments.goal or ORACLE_GOALS:
+            is_met &= print_row(goal, arguments)
+            if environment:
+                words = ["benchmarks/small_plans.py", "--goal", goal]
+                words += ["--clusters", str(arguments.clusters), "--seed", str(arguments.seed)]
+                print(row_of(words, environment), flush=True)
     return 0 if is_met else 1
+
+
+def print_row(goal: Goal, arguments: argparse.Namespace) -> bool:
+    """Return whether the targets are met."""
+    figures = measure(goal, range(arguments.seed, arguments.seed + arguments.clusters))
+    print("| " + " | ".join(map(str, figures.row(goal))) + " |", flush=True)
+    for name, seeds in (("worse", figures.worse), ("planned again", figures.again)):
+        if seeds:
+            print(f"{goal}, {name}: seeds {seeds}", file=sys.stderr)
+    return figures.meets_targets
 
 
 if __name__ == "__main__":

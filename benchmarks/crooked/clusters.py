@@ -7,7 +7,7 @@ Crooked as real clusters are: sizes by Zipf's law, racks of unequal size, broker
 or nothing, leaders elsewhere than on the preferred replica, some partitions with two replicas in
 one rack, disks that differ (one in three is twice as large). The replica of rank k has
 ((1 + offset) / (k + offset)) ** exponent of the largest. Rates are not known, so plans move
-replicas for counts and bytes only.
+replicas for counts and bytes only, unless a case `has_rates`. `skewed_plans.py` makes larger ones.
 
 Limits: random numbers are drawn in one order only, so that documents never change.
 """
@@ -15,7 +15,9 @@ Limits: random numbers are drawn in one order only, so that documents never chan
 import hashlib
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 from counterpoise.model.request import Goal
@@ -38,6 +40,8 @@ class Case:
     offset: float = 12.0
     has_disks: bool = False
     factors: tuple[tuple[int, float], ...] = _FACTORS_OF_THREE
+    has_rates: bool = False
+    has_large_topics: bool = False  # of some 20 partitions, lognormal; else of 1 to 12
 
 
 _ALL: Final = (
@@ -121,35 +125,58 @@ def _brokers(case: Case, chance: random.Random) -> tuple[dict[int, str], set[int
 def _partitions(
     case: Case, chance: random.Random, racks: dict[str, dict[int, float]]
 ) -> list[list[Any]]:
+    weights = _Weights.of(racks)
     ranks = list(range(1, case.partitions + 1))
     chance.shuffle(ranks)
     first = (1 + case.offset) ** case.exponent
     rows: list[list[Any]] = []
     topic = 0
     while len(rows) < case.partitions:
-        of_topic = min(chance.choice([1, 1, 2, 3, 4, 6, 12]), case.partitions - len(rows))
+        of_topic = chance.choice([1, 1, 2, 3, 4, 6, 12])
+        if case.has_large_topics:
+            of_topic = max(1, int(chance.lognormvariate(3, 1)))
         factors, shares = zip(*case.factors, strict=True)
         factor = chance.choices(factors, shares)[0]
-        for number in range(of_topic):
-            replicas = _replicas(chance, racks, factor)
+        for number in range(min(of_topic, case.partitions - len(rows))):
+            replicas = _replicas(chance, weights, factor)
             leader = replicas[0] if chance.random() < 0.85 else chance.choice(replicas)
             part = first / (ranks[len(rows)] + case.offset) ** case.exponent
             size_bytes = int(_LARGEST_BYTES * part) + chance.randrange(1_000, 100_000)
-            rows.append([f"t{topic:04d}", number, replicas, leader, size_bytes, None])
+            rate = int(chance.lognormvariate(11, 1.5)) if case.has_rates else None
+            rows.append([f"t{topic:04d}", number, replicas, leader, size_bytes, rate])
         topic += 1
     return rows
 
 
-def _replicas(chance: random.Random, racks: dict[str, dict[int, float]], factor: int) -> list[int]:
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """Names with the sums of their weights up to them, as `random.choices` takes them."""
+
+    racks: tuple[list[str], list[float]]
+    brokers: Mapping[str, tuple[list[int], list[float]]]  # by rack
+
+    @classmethod
+    def of(cls, racks: Mapping[str, Mapping[int, float]]) -> "_Weights":
+        totals = accumulate(sum(weights.values()) for weights in racks.values())
+        brokers = {
+            rack: (list(weights), list(accumulate(weights.values())))
+            for rack, weights in racks.items()
+        }
+        return cls((list(racks), list(totals)), brokers)
+
+
+def _replicas(chance: random.Random, weights: _Weights, factor: int) -> list[int]:
     """Return brokers by weight, one rack after the other; 3 % do not care about racks."""
-    names, cares = list(racks), chance.random() < 0.97
+    cares = chance.random() < 0.97
+    names, sums = weights.racks
     replicas: list[int] = []
     used: set[str] = set()
     while len(replicas) < factor:
-        rack = chance.choices(names, [sum(racks[name].values()) for name in names])[0]
+        rack = chance.choices(names, cum_weights=sums)[0]
         if cares and rack in used:
             continue
-        broker = chance.choices(list(racks[rack]), list(racks[rack].values()))[0]
+        brokers, sums_of_rack = weights.brokers[rack]
+        broker = chance.choices(brokers, cum_weights=sums_of_rack)[0]
         if broker not in replicas:
             replicas.append(broker)
             used.add(rack)
@@ -159,7 +186,10 @@ def _replicas(chance: random.Random, racks: dict[str, dict[int, float]], factor:
 def _add_disks(
     chance: random.Random, brokers: list[dict[str, Any]], partitions: list[list[Any]]
 ) -> None:
-    held = {b["id"]: sum(row[4] for row in partitions if b["id"] in row[2]) for b in brokers}
+    held = dict.fromkeys((broker["id"] for broker in brokers), 0)
+    for _, _, replicas, _, size_bytes, _ in partitions:
+        for broker_id in replicas:
+            held[broker_id] += size_bytes
     for broker in brokers:
         total = int(max(held.values()) * chance.choice([1.6, 1.6, 3.2]))
         broker["disk_total_bytes"] = total

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.crooked.clusters import CASES, make
 from benchmarks.crooked.records import SEVERAL, read_plan, read_records
 from benchmarks.crooked_plans import complaints_about
+from benchmarks.skewed_plans import explained
 
 WITHOUT_RECORD = {  # larger than what was searched for a best plan
     "rebalance-8000",
@@ -29,3 +30,21 @@ def test_every_other_cluster_has_a_record_and_a_plan() -> None:
 def test_clusters_and_plans_are_those_of_the_records(name: str) -> None:
     case = CASES[name]
     assert complaints_about(case, make(case), read_records()) == []
+
+
+@pytest.mark.parametrize(
+    ("reasons", "count"),
+    [
+        ("no move or exchange of two replicas that this goal allows is better", 0),
+        ("the search ended by its budget; a scope of fewer topics may find better", 0),
+        ("no move that this goal allows is better; goal rebalance may do more", 6),
+        (
+            "brokers 1, 2 and 3 more: t-0 alone is more than a fair share; broker 7: the search "
+            "ended by its budget; a scope of fewer topics may find better",
+            5,
+        ),
+    ],
+)
+def test_brokers_with_a_reason_are_counted(reasons: str, count: int) -> None:
+    brokers = "brokers 1, 2, 7 and 3 more will hold bytes more than 10 % away from the fair share"
+    assert explained(["another warning", f"{brokers}; {reasons}"]) == count
