@@ -229,8 +229,9 @@ def _largest_first(brokers: Ints, loads: Ints) -> Ints:
 def rack_bounds(placement: Placement, roles: Roles, weights: Ints | None = None) -> RackBounds:
     """Return the bounds per rack in replicas, or in bytes when `weights` are the partitions' sizes.
 
-    Partitions that are stacked higher than they should be, that the plan must leave alone, or that
-    have a replica which stays outside of the brokers that count here, may end up anywhere.
+    Partitions that the plan must leave alone stay where they are. Those that are stacked higher
+    than they should be, or that have a replica which stays outside of the brokers that count here,
+    may end up anywhere.
     """
     cluster = placement.cluster
     if weights is None:
@@ -241,11 +242,15 @@ def rack_bounds(placement: Placement, roles: Roles, weights: Ints | None = None)
     stays_outside = np.append(~roles.staying & ~roles.leaving, False)
     is_bound = stays_outside[placement.replicas].any(axis=1)
     is_regular = cluster.may_change & is_spread & ~is_bound
+    is_anywhere = cluster.may_change & ~is_regular
     lowest, highest = spread_bounds(replica_counts, is_regular, weights, rack_sizes)
-    for factor in np.unique(replica_counts[~is_regular]).tolist():
-        other_weight = int(weights[~is_regular & (replica_counts == factor)].sum())
-        highest += np.minimum(rack_sizes, factor) * other_weight
-    return RackBounds(lowest, highest)
+    for factor in np.unique(replica_counts[is_anywhere]).tolist():
+        weight = int(weights[is_anywhere & (replica_counts == factor)].sum())
+        highest += np.minimum(rack_sizes, factor) * weight
+    fixed = _fixed_load(placement, weights)
+    of_rack = np.zeros_like(highest)
+    np.add.at(of_rack, cluster.racks, fixed)
+    return RackBounds(lowest + of_rack, highest + of_rack)
 
 
 # -- counts, bytes and traffic per broker
