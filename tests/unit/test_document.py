@@ -109,6 +109,11 @@ def test_all_complaints_come_at_once_and_a_flood_is_counted() -> None:
     assert "... and 80 more" in text
 
 
+def test_a_broker_with_a_wrong_value_is_there_all_the_same() -> None:
+    found = problems(brokers=[{"id": 1, "port": "9092"}], partitions=[["a", 0, [1], 1]])
+    assert "port must be" in found and "unknown brokers" not in found
+
+
 def test_what_an_audit_reads_comes_back_and_what_a_file_lacks_is_named() -> None:
     partition = TopicPartition("a-topic-2", 3)
     inspection = Inspection(

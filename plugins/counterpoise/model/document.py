@@ -199,7 +199,7 @@ def _is_throttle(row: object) -> bool:
 
 
 def _broker_complaints(brokers: Iterable[object], broker_ids: set[int]) -> Iterator[str]:
-    """Yield what is wrong with the brokers; the ids of the others are added to `broker_ids`."""
+    """Yield what is wrong with the brokers; their ids are added to `broker_ids`."""
     for index, broker in enumerate(brokers):
         place = f"brokers[{index}]:"
         if not isinstance(broker, dict) or not is_id(broker.get("id")):
@@ -209,11 +209,9 @@ def _broker_complaints(brokers: Iterable[object], broker_ids: set[int]) -> Itera
         if broker_id in broker_ids:
             yield f"{place} broker {broker_id} is listed twice"
             continue
-        complaints = list(_complaints_of_broker(broker))
-        for complaint in complaints:
+        broker_ids.add(broker_id)
+        for complaint in _complaints_of_broker(broker):
             yield f"{place} broker {broker_id}: {complaint}"
-        if not complaints:
-            broker_ids.add(broker_id)
 
 
 def _complaints_of_broker(broker: Mapping[str, Any]) -> Iterator[str]:
