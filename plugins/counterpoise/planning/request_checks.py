@@ -17,6 +17,7 @@ import numpy as np
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.columns import Ints
 from counterpoise.model.constraints import matching, names_of_sets
 from counterpoise.model.request import FIELDS_OF_GOALS, GOALS_WITH_BROKERS, KINDS, Goal, PlanRequest
 from counterpoise.model.words import name_brokers, pluralize, verb
@@ -253,9 +254,7 @@ def _refuse_small_set(result: PlanningResult, part: BrokerSetPart) -> None:
     if not result.has_sets:
         return
     cluster = part.cluster
-    counts = cluster.replica_counts.copy()
-    if result.request.replication_factor is not None:
-        counts[cluster.may_change] = result.request.replication_factor
+    counts = _replicas_wanted(result, part)
     live_count = int((part.brokers & cluster.is_live).sum())
     too_many = np.flatnonzero((counts > live_count) & cluster.may_change)
     if not len(too_many):
@@ -270,6 +269,14 @@ def _refuse_small_set(result: PlanningResult, part: BrokerSetPart) -> None:
     )
 
 
+def _replicas_wanted(result: PlanningResult, part: BrokerSetPart) -> Ints:
+    """Return, per partition, how many replicas it has once the goal is reached."""
+    counts = part.cluster.replica_counts.copy()
+    if result.request.replication_factor is not None:
+        counts[part.cluster.may_change] = result.request.replication_factor
+    return counts
+
+
 def _refuse_too_many_replicas(result: PlanningResult) -> None:
     constraints = result.request.policy.constraints
     max_count = constraints.max_replicas_per_broker
@@ -277,8 +284,7 @@ def _refuse_too_many_replicas(result: PlanningResult) -> None:
         return
     for part in result.parts:
         brokers = part.cluster.is_live & part.brokers
-        counts = part.cluster.load(part.cluster.replicas)
-        replica_count, live_count = int(counts.sum()), int(brokers.sum())
+        replica_count, live_count = int(_replicas_wanted(result, part).sum()), int(brokers.sum())
         if (others := result.left_out) is not None:
             replica_count += int(others.load(others.replicas)[brokers].sum())
         if replica_count > max_count * live_count:
