@@ -70,6 +70,7 @@ def collecting_no_garbage() -> Iterator[None]:
 class MoveReason(StrEnum):
     """The measure that a move serves first."""
 
+    BROKER_SET = "broker-set"  # a replica stood outside of the broker set of its topic
     RACKS = "racks"  # the partition is spread over racks more evenly than before
     REPLICAS = "replicas"  # replicas per broker
     BYTES = "bytes"  # bytes per broker

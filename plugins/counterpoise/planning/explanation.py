@@ -47,6 +47,7 @@ from counterpoise.model.plan import BrokerFigure, Move, MoveReason, RebalancePla
 from counterpoise.model.request import Goal
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
+from counterpoise.planning.evenness import replicas_outside_sets
 from counterpoise.planning.fair_shares import fill
 from counterpoise.planning.plan_warnings import notes_of, warnings_of
 from counterpoise.planning.planning_result import PlanningResult
@@ -182,23 +183,27 @@ def _reasons(result: PlanningResult, planned: Ints) -> list[MoveReason]:
 def _evening_reasons(result: PlanningResult, copied: Ints) -> list[str]:
     """Return the reason (its value) of each partition that is copied."""
     assignment = result.assignment
+    outside_before, outside_after = map(replicas_outside_sets, (result.before, result.after))
+    is_for_set = (outside_before > outside_after)[copied]
     racks_gained = result.rack_moves(result.before) - result.rack_moves(result.after)
-    is_for_racks = racks_gained[copied] > 0
+    is_for_racks = (racks_gained[copied] > 0) & ~is_for_set
     # In a row as many replicas come as go, so the pairs are in the same order.
     rows, columns = np.nonzero(assignment.is_removed[copied])
     sources = assignment.before[copied][rows, columns]
     destinations = assignment.replicas[copied][np.nonzero(assignment.is_added[copied])]
     is_for_traffic = np.isin(copied, list(result.traffic_gains))
     counts = result.before.counts.copy()
-    of_racks = is_for_racks[rows]
-    np.add.at(counts, sources[of_racks], -1)
-    np.add.at(counts, destinations[of_racks], 1)
-    is_for_counts = _serve_counts(counts, sources, destinations, ~of_racks)
+    is_first = (is_for_set | is_for_racks)[rows]
+    np.add.at(counts, sources[is_first], -1)
+    np.add.at(counts, destinations[is_first], 1)
+    is_for_counts = _serve_counts(counts, sources, destinations, ~is_first)
     serves_counts = np.zeros(len(copied), dtype=np.bool_)
     serves_counts[rows[is_for_counts]] = True
-    kinds = (MoveReason.RACKS.value, MoveReason.TRAFFIC.value, MoveReason.REPLICAS.value)
+    kinds = MoveReason.BROKER_SET, MoveReason.RACKS, MoveReason.TRAFFIC, MoveReason.REPLICAS
     reasons = np.select(
-        [is_for_racks, is_for_traffic, serves_counts], kinds, MoveReason.BYTES.value
+        [is_for_set, is_for_racks, is_for_traffic, serves_counts],
+        [kind.value for kind in kinds],
+        MoveReason.BYTES.value,
     )
     return list(reasons.tolist())
 

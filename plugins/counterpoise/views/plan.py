@@ -49,6 +49,7 @@ MOVE_SORTS: Final = ("bytes", "topic", "why")
 _BROKERS_NAMED: Final = 4  # in a sentence
 
 MOVE_REASON_TEXTS: Final[Mapping[MoveReason, str]] = {
+    MoveReason.BROKER_SET: "to its broker set",
     MoveReason.RACKS: "evens racks",
     MoveReason.REPLICAS: "evens replicas",
     MoveReason.BYTES: "evens bytes",
