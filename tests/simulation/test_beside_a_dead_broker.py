@@ -57,7 +57,7 @@ def test_a_partition_of_which_one_of_two_dead_replicas_fits_nowhere_is_left_alon
     path = tmp_path / "plan.json"
     planned = shell.type("plan", "--cluster", "demo", "--goal", "repair", "--out", path)
     assert planned.code == 0
-    assert "1 partition (orders-0) is for which no other live broker" in planned.out + planned.err
+    assert "1 partition (orders-0) is without a broker to go to" in planned.out + planned.err
     assert shell.type("approve", path, "--rate", "1MB/s", "--reason", "as planned").code == 0
     ran = shell.type("execute", path)
     assert ran.code == 0, ran.err

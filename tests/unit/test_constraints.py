@@ -218,3 +218,28 @@ def test_a_broker_set_whose_topics_are_all_excluded_takes_nothing_of_the_budget(
     moves = json.loads((shell.folder / "plan.json").read_text())["moves"]
     assert {move["topic"] for move in moves} == {"pay"}
     assert sum(move["size_bytes"] for move in moves) > 0
+
+
+def test_brokers_of_a_set_without_topics_are_named_and_count_for_nothing(
+    shell: CommandLine,
+) -> None:
+    typed = plan(shell, "add-brokers", "--brokers", "5,6", "--broker-sets", "*=1,2,3", code=1)
+    words = " ".join(typed.out.split())
+    assert (
+        "brokers 4, 5, 6 are in no broker set that has topics and get no replica; add them to a set"
+    ) in words
+    assert "already balanced: leaders 4 and replicas 8 per broker" in words
+
+
+def test_what_moves_to_its_broker_set_says_so(shell: CommandLine) -> None:
+    plan(shell, "rebalance", "--broker-sets", "pay*=4,5,6;web*=1,2,3")
+    moves = json.loads((shell.folder / "plan.json").read_text())["moves"]
+    assert {m["why"] for m in moves if m["topic"] == "pay"} == {"broker-set"}
+    assert {m["why"] for m in moves if m["topic"] == "web"} <= {"leaders", "preferred"}
+
+
+def test_a_limit_that_the_wanted_factor_cannot_keep_is_refused(shell: CommandLine) -> None:
+    """cruise-control 862: 24 replicas are allowed, and 36 wanted."""
+    factor = ("--replication-factor", "3", "--topics", "*")
+    typed = plan(shell, "replication-factor", *factor, "--max-replicas-per-broker", "4", code=2)
+    assert "cannot hold 36 replicas with so few each; allow 6 or more" in typed.err

@@ -166,7 +166,7 @@ def test_nothing_is_added_where_nobody_leads_or_no_disk_has_room() -> None:
         executed(full, plan), PlanRequest(Goal.REPLICATION_FACTOR, scope=ALL, replication_factor=2)
     )
     assert none.reason.startswith(
-        "cannot, because 1 partition (a-1) is for which no other live broker in scope has"
+        "cannot, because 1 partition (a-1) is without a broker to go to: no other live one in"
     )
 
 
@@ -268,7 +268,7 @@ def test_brokers_that_only_lists_of_replicas_still_name_are_dead_too() -> None:
         (
             "a-0: 2 1 3",
             "!1 2 3",
-            "cannot, because 1 partition (a-0) is for which no other live broker in scope",
+            "cannot, because 1 partition (a-0) is without a broker to go to: no other live one",
         ),
     ],
 )

@@ -57,6 +57,11 @@ def test_nothing_above_is_already_done_and_names_the_fullest() -> None:
     )
 
 
+def test_a_disk_just_below_the_mark_is_not_shown_at_the_mark() -> None:
+    snapshot = cluster("a-0: 1 size=1", racks="1 2", disks="1=79999/100000 2=0/100000")
+    assert relief(snapshot, 80).reason.endswith("the fullest is broker 1 with 79.9 %")
+
+
 def test_a_disk_that_nobody_tells_of_is_not_called_below_the_mark() -> None:
     """cruise-control 2210: MSK gives -1, which is not known."""
     told = cluster("a-0: 1 2 size=50", racks="1 2 3 4", disks="1=860/1000 2=100/1000 4=100/1000")

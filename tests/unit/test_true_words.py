@@ -160,3 +160,78 @@ def words_about_leaders(*topics: str) -> str:
 def test_what_keeps_leaders_uneven_is_the_scope_only_where_a_wider_one_helps() -> None:
     assert "the replica sets allow no better" in words_about_leaders("*")
     assert "scope and budget of the request allow no better" in words_about_leaders("c")
+
+
+def warnings_of(picture: str, racks: str, request: PlanRequest, **fields: str) -> str:
+    return "\n".join(make_plan(cluster(picture, racks=racks, **fields), request).warnings)
+
+
+def test_what_is_possible_beside_topics_that_are_left_alone_is_possible() -> None:
+    """Racks b and c have one broker each, and so all of one replica of every partition."""
+    picture = "\n".join(f"{topic}-{n}: 1 3 4" for topic in ("kept", "free") for n in range(80))
+    policy = BalancePolicy(excluded_topics=("kept",))
+    plan = make_plan(
+        cluster(picture, racks="1=a 2=a 3=b 4=c"), PlanRequest(Goal.REBALANCE, policy=policy)
+    )
+    assert not any("is possible" in warning for warning in plan.warnings)
+    assert [figure.replicas_best for figure in plan.figures] == [80, 80, 160, 160]
+
+
+def test_a_budget_that_leaves_counts_uneven_is_named() -> None:
+    picture = "\n".join(f"a-{n}: {1 + n % 2} size=100" for n in range(40))
+    budget = Budget(300)
+    request = PlanRequest(Goal.REBALANCE, budget=budget)
+    words = warnings_of(picture, "1 2 3", request, disks="1=2000/2100 2=2000/2100 3=0/2100")
+    assert (
+        "replicas per broker will be 3 to 19; 13 to 14 is possible: the budget of the request "
+        "leaves the rest for a later plan"
+    ) in words
+
+
+def test_full_disks_of_brokers_that_receive_nothing_bind_nobody() -> None:
+    picture = "\n".join(f"a-{n}: {1 + n % 2} size={(50, 1)[n % 2]}" for n in range(6))
+    disks = "1=9900/10000 2=9900/10000 3=0/10000"
+    request = PlanRequest(Goal.ADD_BROKERS, (3,))
+    words = warnings_of(picture, "1 2 3", request, disks=disks)
+    assert "will hold bytes" in words and "disk_limit_percent" not in words
+
+
+def test_a_giant_is_named_for_the_brokers_that_hold_it() -> None:
+    """topicctl 109: three partitions on twelve brokers."""
+    picture = "a-0: 9 3 2 size=10\na-1: 11 7 8 size=10\na-2: 6 4 1 size=10"
+    request = PlanRequest(Goal.REMOVE_BROKERS, (11,))
+    words = warnings_of(picture, " ".join(map(str, range(1, 13))), request)
+    assert "one replica alone (such as a-0) is more than a fair share" in words
+
+
+def test_brokers_without_a_rack_beside_others_are_named() -> None:
+    """blueking-dbm 14096: Kafka's own tool refuses such a cluster."""
+    request = PlanRequest(Goal.REBALANCE)
+    words = warnings_of("a-0: 1 2\na-1: 2 1\na-2: 1 2", "1=a 2=b 3 4", request)
+    assert (
+        "brokers 3, 4 tell no rack, and count together as a rack of their own: whether replicas "
+        "there share a rack with others is not known; set broker.rack"
+    ) in words
+    assert "no rack" not in warnings_of("a-0: 1 2\na-1: 2 1\na-2: 1 2", "1 2 3 4", request)
+
+
+def test_sizes_that_are_not_known_are_not_in_the_budget() -> None:
+    picture = "a-0: 1\na-1: 1\na-2: 1 size=5\na-3: 1 size=5"
+    words = warnings_of(picture, "1 2", PlanRequest(Goal.REBALANCE, budget=Budget(5)))
+    assert "2 partitions have no known size and count as 0 bytes, within --max-bytes too" in words
+
+
+def test_a_repair_names_a_log_dir_that_a_live_broker_has_lost() -> None:
+    """cruise-control 1822: a disk failed, and the broker runs on."""
+    snapshot = cluster("a-0: 1 2\na-1: 2 1", racks="1 2", disks="1=0/100 2=0/100,!")
+    assert make_plan(snapshot, PlanRequest(Goal.REPAIR)).reason == (
+        "already done: no broker is dead, all 2 are live; broker 2 has lost a log dir: mend the "
+        "disk, or empty the broker (goal remove-brokers)"
+    )
+
+
+def test_goal_repair_is_not_offered_for_what_it_cannot_repair() -> None:
+    """redpanda 12307: replicas on a dead broker, and none elsewhere."""
+    request = PlanRequest(Goal.REBALANCE)
+    assert "goal repair" not in warnings_of("a-0: 1 @none\na-1: 2", "!1 2 3", request)
+    assert "let goal repair" in warnings_of("a-0: 1 2 @2\na-1: 2", "!1 2 3", request)

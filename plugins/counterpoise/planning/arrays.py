@@ -136,6 +136,11 @@ class ClusterArrays:
         return weights
 
     @property
+    def has_topics(self) -> Flags:
+        """Return the brokers whose broker set has topics; all of a cluster without topics."""
+        return np.isin(self.broker_sets, self.topic_sets) | (not len(self.topic_sets))
+
+    @property
     def sets_of_partitions(self) -> Ints:
         return np.asarray(self.topic_sets[self.topic_numbers])
 

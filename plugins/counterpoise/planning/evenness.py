@@ -31,6 +31,7 @@ from counterpoise.planning.planning_result import PlanningResult, as_range
 from counterpoise.units import format_bytes
 
 IGNORABLE_PERMILLE: Final = 2  # less than what a cluster changes by itself from day to day
+_LEFT_BY_BUDGET: Final = "the budget of the request leaves the rest for a later plan"
 
 # -- is the plan worth it
 
@@ -265,12 +266,13 @@ def _counts_not_reached(result: PlanningResult) -> str:
     if not result.goal.evens_replicas or not result.is_less_even(counts, best):
         return ""
     sharing = result.roles.sharing
-    counts, best = counts[sharing], best[sharing]
-    return (
-        f"replicas per broker will be {counts.min()} to {counts.max()}; {best.min()} to "
-        f"{best.max()} is possible, but not by the moves this goal allows"
-        f"{_limits_that_bind(result)}{result.or_rebalance}"
-    )
+    if result.is_less_even(result.ideal_counts, best):  # that is only with racks as they are
+        best = result.ideal_counts
+    what = f"replicas per broker will be {as_range(counts[sharing])}; {as_range(best[sharing])}"
+    if result.deferred.partitions:
+        return f"{what} is possible: {_LEFT_BY_BUDGET}"
+    limits = f"{_limits_that_bind(result)}{result.or_rebalance}"
+    return f"{what} is possible, but not by the moves this goal allows{limits}"
 
 
 def _bytes_outside_band(result: PlanningResult) -> str:
@@ -291,7 +293,7 @@ def _why_outside(result: PlanningResult, outside: Ints, weights: Ints, band: Byt
     """
     cluster, after = result.cluster, result.after
     if result.deferred.partitions:
-        return "the budget of the request leaves the rest for a later plan"
+        return _LEFT_BY_BUDGET
     fixed = cluster.load(np.where(cluster.may_change[:, None], NOBODY, after.replicas), weights)
     has_fixed = (fixed > band.highest)[outside]
     is_giant = weights[:, None] > np.append(band.highest, UNBOUNDED)[after.replicas]
@@ -302,8 +304,11 @@ def _why_outside(result: PlanningResult, outside: Ints, weights: Ints, band: Byt
         reasons.append((has_fixed, left_alone))
     if has_giant.any():
         is_there = is_giant & np.isin(after.replicas, outside[has_giant])
-        largest = cluster.name(int(np.where(is_there.any(axis=1), weights, -1).argmax()))
-        reasons.append((has_giant, f"{largest} alone is more than a fair share"))
+        largest = int(np.where(is_there.any(axis=1), weights, -1).argmax())
+        name, holders = cluster.name(largest), after.replicas[largest]
+        is_the_same = np.isin(outside[has_giant], holders).all()
+        alone = f"{name} alone" if is_the_same else f"one replica alone (such as {name})"
+        reasons.append((has_giant, f"{alone} is more than a fair share"))
     others = ~has_giant & ~has_fixed
     if others.any():
         reasons.append((others, _why_no_better(result, is_bytes=weights is cluster.size_bytes)))
@@ -324,16 +329,17 @@ def _why_no_better(result: PlanningResult, *, is_bytes: bool) -> str:
 
 
 def _limits_that_bind(result: PlanningResult) -> str:
-    """Return ` within broker_sets, ...`: all that keeps replicas from brokers that share."""
+    """Return ` within broker_sets, ...`: all that keeps brokers from getting replicas."""
     cluster, counts, sharing = result.cluster, result.after.counts, result.roles.sharing
+    receiving = result.roles.destinations
     left_out, scope = result.left_out, result.request.scope
     is_partial = bool(left_out and left_out.partition_count) or bool(cluster.is_excluded.any())
     is_full = result.after.room < int(cluster.size_bytes.max(initial=0))
     limits = {
         "broker_sets": result.has_sets,
-        "max_replicas_per_broker": (sharing & (counts >= cluster.max_counts)).any(),
+        "max_replicas_per_broker": (receiving & (counts >= cluster.max_counts)).any(),
         "no_new_replicas_on": (sharing & cluster.takes_none).any(),
-        "disk_limit_percent": (sharing & is_full).any(),
+        "disk_limit_percent": (receiving & is_full).any(),
         "the topics of the plan": is_partial,
         "the brokers of the plan": bool(scope.broker_ids or scope.excluded_broker_ids),
     }

@@ -90,7 +90,11 @@ def _on_dead_brokers(result: PlanningResult) -> str:
         return ""
     replicas = pluralize(int(result.after.counts[dead].sum()), "replica stays", "replicas stay")
     it = verb(len(dead), "it", "them")
-    help_ = "" if result.request.goal is Goal.REPAIR else ", or let goal repair replace them"
+    is_dead = np.append(~result.cluster.is_live, False)
+    has_dead = is_dead[result.after.replicas].any(axis=1)
+    can_repair = (has_dead & ~result.cluster.is_leaderless).any()
+    is_other_goal = result.request.goal is not Goal.REPAIR
+    help_ = ", or let goal repair replace them" if is_other_goal and can_repair else ""
     return f"{replicas} on {result.list_brokers(dead)}, not live now; bring {it} back{help_}"
 
 
@@ -113,15 +117,16 @@ def _few_replicas(result: PlanningResult) -> str:
 
 def _unknown_sizes(result: PlanningResult) -> str:
     is_unknown = ~result.cluster.is_size_known
+    budget = "" if result.request.budget.max_bytes is None else ", within --max-bytes too"
     if len(is_unknown) and is_unknown.all():
         return (
-            "no partition size is known; bytes count as 0, so the plan goes by counts alone; allow "
-            "snapshots to describe log dirs, or give sizes in the cluster document"
+            f"no partition size is known; bytes count as 0{budget}, so the plan goes by counts "
+            "alone; allow snapshots to describe log dirs, or give sizes in the cluster document"
         )
     return result.name_partitions(
         is_unknown,
-        "{has} no known size and count{s} as 0 bytes; bring offline log dirs back and take another "
-        "snapshot",
+        f"{{has}} no known size and count{{s}} as 0 bytes{budget}; bring offline log dirs back and "
+        "take another snapshot",
     )
 
 
@@ -135,6 +140,21 @@ def _unknown_room(result: PlanningResult) -> str:
     return (
         f"{result.list_brokers(unknown)} {tell} no sizes of log dirs (brokers before 3.3 do not): "
         "whether the new replicas fit there is not known"
+    )
+
+
+def _unknown_racks(result: PlanningResult) -> str:
+    """Return a warning of brokers without a rack beside brokers that have one."""
+    is_live = set(result.snapshot.live_broker_ids)
+    racks = {b: rack for b, rack in result.snapshot.racks.items() if b in is_live}
+    unknown = sorted(broker_id for broker_id, rack in racks.items() if not rack)
+    if not result.goal.moves_replicas or len(unknown) in (0, len(racks)):
+        return ""
+    return (
+        f"{name_brokers(unknown)} {verb(len(unknown), 'tells', 'tell')} no rack, and "
+        f"{verb(len(unknown), 'counts', 'count together')} as a rack of "
+        f"{verb(len(unknown), 'its', 'their')} own: whether replicas there share a rack with "
+        "others is not known; set broker.rack"
     )
 
 
@@ -312,6 +332,18 @@ def _unknown_brokers(result: PlanningResult) -> str:
     )
 
 
+def _brokers_without_topics(result: PlanningResult) -> str:
+    """Return a warning of brokers that get nothing, since no topic belongs to their broker set."""
+    idle = np.flatnonzero(result.cluster.is_live & ~result.cluster.has_topics)
+    if not result.goal.evens_replicas or not len(idle):
+        return ""
+    return (
+        f"{result.list_brokers(idle)} {verb(len(idle), 'is', 'are')} in no broker set that has "
+        f"topics and {verb(len(idle), 'gets', 'get')} no replica; add "
+        f"{verb(len(idle), 'it', 'them')} to a set"
+    )
+
+
 def _topics_outside_sets(result: PlanningResult) -> str:
     """Return a warning of partitions with replicas outside of their broker set."""
     help_ = "" if result.request.goal is Goal.REBALANCE else "; goal rebalance moves them"
@@ -378,6 +410,7 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _few_replicas,
     _unknown_sizes,
     _unknown_room,
+    _unknown_racks,
     _offline_log_dirs,
     _without_topic_ids,
     *EVENNESS_WARNINGS,
@@ -385,6 +418,7 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _goal_not_reached,
     lambda result: result.goal.undone(result),
     _unknown_brokers,
+    _brokers_without_topics,
     _topics_outside_sets,
     _no_new_replicas,
     _full_brokers,

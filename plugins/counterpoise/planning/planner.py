@@ -70,6 +70,9 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         cluster = cluster.only(cluster.is_requested).beside(left_out)
     cluster = replace(cluster, is_left_to_repair=goal.left_to_repair(cluster, request))
     roles = goal.roles(cluster, cluster.flags(request.broker_ids))
+    if goal.evens_replicas:
+        has_topics = cluster.has_topics
+        roles = roles.but(sharing=roles.sharing & has_topics, leading=roles.leading & has_topics)
     before = Placement.of(cluster)
     parts = parts_of(cluster, roles, goal.within)
     unchanged = PlanningResult(

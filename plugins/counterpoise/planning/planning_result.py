@@ -68,8 +68,9 @@ from counterpoise.planning.placing.small import best_counts
 IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
 IS_LEADERLESS: Final = "without a leader to copy from; bring a broker back"
 HAS_NO_DESTINATION: Final = (
-    "for which no other live broker in scope has room and no constraint is against it; add brokers "
-    "or disk, widen the scope, or raise disk_limit_percent"
+    "without a broker to go to: no other live one in scope has room and may have a replica; add "
+    "brokers or disk, widen the scope, or raise the limit that binds (disk_limit_percent, "
+    "max_replicas_per_broker)"
 )
 _IS_LEFT_TO_REPAIR = "left to goal repair: with a replica on a dead broker no copy could end"
 Within = Callable[[Roles, ClusterArrays, Flags], Roles]

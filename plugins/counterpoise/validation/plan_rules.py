@@ -22,7 +22,7 @@ from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.tables import rows_of
-from counterpoise.model.words import list_brokers, verb
+from counterpoise.model.words import list_brokers, pluralize, verb
 from counterpoise.units import format_bytes
 from counterpoise.validation.violation import (
     CheckedPlan,
@@ -197,7 +197,8 @@ def racks_not_worse(checked: CheckedPlan) -> Iterator[Complaint]:
         else:
             continue
         if after > fewest:
-            what = f"would have {after} pairs of replicas in the same rack; {fewest} are possible"
+            pairs = pluralize(after, "pair")
+            what = f"would have {pairs} of replicas in the same rack, where {fewest} would do"
             yield about(move, what)
 
 

@@ -16,7 +16,7 @@ from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.constraints import names_of_sets
 from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.model.words import name_brokers, pluralize
+from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.fair_shares import byte_band
 from counterpoise.planning.placement import Placement, Roles
@@ -181,7 +181,8 @@ class Repair(DrainingGoal):
         if sentences := list(filter(None, (self.undone(result), result.list_left_to_repair()))):
             return f"cannot, because {'; '.join(sentences)}"
         if result.cluster.is_live.all():
-            return f"already done: no broker is dead, all {result.cluster.broker_count} are live"
+            done = f"already done: no broker is dead, all {result.cluster.broker_count} are live"
+            return "; ".join(filter(None, (done, _lost_log_dirs(result))))
         broker_ids = sorted(result.request.broker_ids)
         brokers = name_brokers(broker_ids) if broker_ids else "a broker that is dead"
         return f"already done: no replica is on {brokers}{result.in_scope}"
@@ -197,6 +198,16 @@ class Repair(DrainingGoal):
             (is_concerned & is_leaderless, IS_LEADERLESS),
             (is_concerned & cluster.may_change, HAS_NO_DESTINATION),
         )
+
+
+def _lost_log_dirs(result: PlanningResult) -> str:
+    """Return which live brokers have lost a log dir, and what makes its replicas anew."""
+    dirs = result.snapshot.log_dirs.to_pylist()
+    lost = sorted({row["broker_id"] for row in dirs if row["error"] is not None})
+    if not lost:
+        return ""
+    have = f"{name_brokers(lost)} {verb(len(lost), 'has', 'have')} lost a log dir"
+    return f"{have}: mend the disk, or empty the broker (goal remove-brokers)"
 
 
 # -- why brokers cannot be emptied

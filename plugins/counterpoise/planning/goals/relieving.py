@@ -98,7 +98,7 @@ class Relief(PlanningGoal):
         done = (
             f"already done: each disk{result.in_scope}{known} is below "
             f"{result.request.below_percent} %; the fullest is {fullest.name} with "
-            f"{fullest.use_percent:.1f} %"
+            f"{int(10 * fullest.use_percent) / 10} %"
         )
         return "; ".join(filter(None, (done, unknown)))
 
