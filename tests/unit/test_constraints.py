@@ -3,15 +3,19 @@
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from counterpoise.errors import ConfigurationError
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.constraints import BrokerSet, Constraints
 from counterpoise.model.document import from_document_text, to_document
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.request import Goal, RebalanceRequest, Scope
+from counterpoise.planning import plan_from
 from counterpoise.settings import parse_settings
 from counterpoise.validation import find_violations
 from tests.support.command_line import CommandLine, Typed
@@ -243,3 +247,31 @@ def test_a_limit_that_the_wanted_factor_cannot_keep_is_refused(shell: CommandLin
     factor = ("--replication-factor", "3", "--topics", "*")
     typed = plan(shell, "replication-factor", *factor, "--max-replicas-per-broker", "4", code=2)
     assert "cannot hold 36 replicas with so few each; allow 6 or more" in typed.err
+
+
+@pytest.mark.parametrize(
+    "constraints",
+    [
+        Constraints(no_new_replicas_on=(3,)),
+        Constraints(max_replicas_per_broker=1),
+        Constraints(broker_sets=(BrokerSet("a", topics=("a",), broker_ids=(1, 2, 4)),)),
+    ],
+)
+def test_what_a_request_asks_for_beside_the_policy_is_known_at_approval(
+    constraints: Constraints,
+) -> None:
+    """Without it, broker 3 could keep the replicas of the partition in three racks."""
+    snapshot = cluster("a-0: 1 2\nb-0: 3", racks="1=a 2=b 3=c 4=a")
+    request = RebalanceRequest(
+        Goal.REPLICATION_FACTOR,
+        scope=Scope(topics=("a",)),
+        replication_factor=3,
+        constraints=constraints,
+    )
+    plan = plan_from(snapshot, request, BalancePolicy())
+    assert [move.adding for move in plan.moves] == [(4,)]
+    assert find_violations(plan, snapshot, BalancePolicy()) == ()
+    assert RebalancePlan.from_json(plan.to_json()) == plan
+    worse = replace(plan, constraints=Constraints(no_new_replicas_on=(4,)))
+    rules = {violation.rule for violation in find_violations(worse, snapshot, BalancePolicy())}
+    assert "constraints_kept" in rules

@@ -32,6 +32,7 @@ import msgspec
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import TopicPartition, is_another_topic, is_topic
+from counterpoise.model.constraints import Constraints
 from counterpoise.model.json_values import MAX_ID, json_keys, read_json
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.request import KINDS, Budget, Goal, Scope
@@ -370,6 +371,7 @@ class RebalancePlan:
     settings_before: tuple[SettingBefore, ...] = ()
     new_broker_ids: tuple[int, ...] = ()  # of replace-brokers: one for each of `broker_ids`
     below_percent: int | None = None  # of relief: how full disks may be
+    constraints: Constraints = field(default_factory=Constraints)  # asked for beside the policy's
     undoes: str = ""  # the fingerprint of the plan that this one takes back
 
     @property
@@ -495,6 +497,8 @@ class RebalancePlan:
         return plan
 
     def _content(self) -> dict[str, Any]:
+        # Numbers are text, as in all settings.
+        constraints = json.loads(_canonical(asdict(self.constraints)), parse_int=str)
         return {
             "format": FORMAT,
             "cluster": self.cluster,
@@ -517,6 +521,7 @@ class RebalancePlan:
             "settings_before": [list(setting) for setting in self.settings_before],
             "moves": [_move_content(move) for move in self.moves],
             **({"below_percent": self.below_percent} if self.below_percent else {}),
+            **({"constraints": constraints} if self.constraints != Constraints() else {}),
             **({"new_broker_ids": list(self.new_broker_ids)} if self.new_broker_ids else {}),
         }
 

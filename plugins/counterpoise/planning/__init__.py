@@ -55,6 +55,7 @@ def plan_from(
     return replace(
         new_plan,
         policy_digest=policy.digest,
+        constraints=rebalance_request.constraints,
         warnings=(
             *profile.plan_warnings,
             *emptying,

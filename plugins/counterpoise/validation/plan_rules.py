@@ -482,7 +482,7 @@ def constraints_kept(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require that replicas go only to brokers of their topic's set, that take new ones, and that
     no broker gets more than it may hold.
     """
-    constraints = checked.policy.constraints
+    constraints = checked.constraints
     closed = set(constraints.no_new_replicas_on)
     for move in checked.plan.moves:
         if outside := sorted(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.constraints import Constraints
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import KINDS, Goal
@@ -132,19 +133,27 @@ class CheckedPlan:
         return received
 
     @cached_property
+    def constraints(self) -> Constraints:
+        """Return what the policy asks for, and the request beside it."""
+        return self.policy.constraints.and_also(self.plan.constraints)
+
+    @cached_property
     def allowed_by_topic(self) -> Mapping[str, frozenset[int]]:
-        """Return, for the topics of the plan, the live brokers of their broker set."""
-        racks, constraints = self.snapshot.racks, self.policy.constraints
-        set_of = {b: constraints.set_of_broker(b, racks.get(b)) for b in self.live}
-        sets_of_topics = constraints.sets_of_topics({move.topic for move in self.plan.moves})
-        return {
-            topic: frozenset(b for b, of_broker in set_of.items() if of_broker == number)
-            for topic, number in sets_of_topics.items()
-        }
+        """Return, for the topics of the plan, the live brokers of their broker sets: that of the
+        policy, and that of the request.
+        """
+        topics = {move.topic for move in self.plan.moves}
+        allowed = dict.fromkeys(topics, self.live)
+        for constraints in (self.policy.constraints, self.plan.constraints):
+            racks = self.snapshot.racks
+            set_of = {b: constraints.set_of_broker(b, racks.get(b)) for b in self.live}
+            for topic, number in constraints.sets_of_topics(topics).items():
+                allowed[topic] &= {b for b, of_broker in set_of.items() if of_broker == number}
+        return allowed
 
     def able_to_receive(self, move: Move) -> list[int]:
         """Return brokers in scope that stay, have room for a replica, and may have one more."""
-        constraints, plan = self.policy.constraints, self.plan
+        constraints, plan = self.constraints, self.plan
         max_count = constraints.max_replicas_per_broker
         full = {
             figure.broker_id
