@@ -22,26 +22,27 @@ In plans that even out, the first of these that holds:
 
     racks      the partition is spread over racks more evenly than before
     traffic    it was moved, or moved on, to even traffic out
-    replicas   a link of a path from a broker that ends up with fewer replicas to one that held at
-               least two fewer and ends up with more
+    replicas   it takes one of the replicas that a broker has too many, or brings one that a broker
+               lacks (below)
     bytes      all others: brokers exchange replicas, and no count changes
 
+Too many and lacking are the replicas that a broker ends up with less, or more, as far as that makes
+counts more even: the largest numbers that fall and the smallest that rise are paired, and a pair
+counts where they differ by two or more. What takes from one broker and brings to another that way
+comes first.
+
 Worked example: brokers 1, 2 and 3 (new) hold 3, 3 and 0 replicas. Partition a goes from broker 1 to
-2, b from 2 to 3, c from 2 to 3. The path 1, 2, 3 and the path 2, 3 take one replica each from
-brokers that held three, so all three moves are for replicas; that a goes to a broker which held as
-many does not matter. Were there also d from 1 to 2 and e from 2 to 1, these two would be for bytes.
-Where several paths would do, one is chosen, the shortest first.
+2, b from 2 to 3, c from 2 to 3. So brokers 1 and 2 have one too many and broker 3 lacks two. First b
+takes from 2 and brings to 3, then a takes from 1, and c brings to 3: all three are for replicas.
+Were there also d from 1 to 2 and e from 2 to 1, these two would be for bytes.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import TypeAlias
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.columns import Flags, Ints, rank_within
 from counterpoise.model.kafka import EVERY_BROKER, ConfigResourceType
 from counterpoise.model.plan import BrokerFigure, Move, MoveReason, RebalancePlan, SettingBefore
 from counterpoise.model.request import Goal
@@ -52,8 +53,6 @@ from counterpoise.planning.fair_shares import fill
 from counterpoise.planning.plan_warnings import notes_of, warnings_of
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes
-
-_Arc: TypeAlias = tuple[int, int]  # from a broker to another
 
 
 def explain(result: PlanningResult) -> RebalancePlan:
@@ -209,69 +208,35 @@ def _evening_reasons(result: PlanningResult, copied: Ints) -> list[str]:
 
 
 def _serve_counts(counts: Ints, sources: Ints, destinations: Ints, is_open: Flags) -> Flags:
-    """Return which of the open moves are links of paths that make counts more even."""
-    arcs = list(zip(sources.tolist(), destinations.tolist(), strict=True))
-    moves = Counter(arc for arc, may_serve in zip(arcs, is_open.tolist(), strict=True) if may_serve)
-    serving = _paths(counts.tolist(), moves)
-    is_serving = np.zeros(len(arcs), dtype=np.bool_)
-    for number in np.flatnonzero(is_open).tolist():
-        if serving[arcs[number]] > 0:
-            serving[arcs[number]] -= 1
-            is_serving[number] = True
+    """Return which of the open moves make counts more even."""
+    too_many, lacking = _serving_units(counts, sources[is_open], destinations[is_open])
+    is_serving = np.zeros(len(sources), dtype=np.bool_)
+    for needed in (2, 1):  # what takes from one and brings to another comes first
+        for number in np.flatnonzero(is_open & ~is_serving).tolist():
+            source, destination = int(sources[number]), int(destinations[number])
+            takes, brings = too_many[source] > 0, lacking[destination] > 0
+            if takes + brings >= needed:
+                is_serving[number] = True
+                too_many[source] -= takes
+                lacking[destination] -= brings
     return is_serving
 
 
-def _paths(counts: list[int], moves: Counter[_Arc]) -> Counter[_Arc]:
-    """Return, for each arc, how many of its moves are on paths that make counts more even."""
-    surplus: Counter[int] = Counter()
-    for (tail, head), number in moves.items():
-        surplus[tail] += number
-        surplus[head] -= number
-    serving: Counter[_Arc] = Counter()
-    remaining = +moves
-    heads: dict[int, list[int]] = {}
-    for tail, head in sorted(remaining):
-        heads.setdefault(tail, []).append(head)
-    sources = [broker for broker, number in surplus.items() if number > 0]
-    sources.sort(key=lambda broker: (-counts[broker], broker))
-    for source in sources:
-        while surplus[source] > 0:
-            path = _shortest_path(remaining, heads, surplus, source)
-            destination = path[-1]
-            links = list(pairwise(path))
-            number = min(
-                surplus[source], -surplus[destination], *(remaining[link] for link in links)
-            )
-            gaining = max(0, min(number, (counts[source] - counts[destination]) // 2))
-            for link in links:
-                serving[link] += gaining
-                remaining[link] -= number
-            for broker, change in ((source, -number), (destination, number)):
-                counts[broker] += change
-                surplus[broker] += change
-    return serving
-
-
-def _shortest_path(
-    remaining: Counter[_Arc], heads: Mapping[int, Sequence[int]], surplus: Counter[int], source: int
-) -> list[int]:
-    """Return the brokers of a path to one that ends up with more replicas; there is always one."""
-    came_from, layer = {source: source}, [source]
-    while layer:
-        reached = []
-        for broker in layer:
-            for other in heads.get(broker, ()):
-                if other not in came_from and remaining[broker, other]:
-                    came_from[other] = broker
-                    reached.append(other)
-        for broker in reached:
-            if surplus[broker] < 0:
-                path = [broker]
-                while path[-1] != source:
-                    path.append(came_from[path[-1]])
-                return path[::-1]
-        layer = reached
-    raise AssertionError(f"broker {source} gives more than it gets, and nobody gets it")
+def _serving_units(
+    counts: Ints, sources: Ints, destinations: Ints
+) -> tuple[list[int], list[int]]:
+    """Return the replicas that each broker has too many, and those that it lacks."""
+    change = np.bincount(destinations, minlength=len(counts))
+    change -= np.bincount(sources, minlength=len(counts))
+    falling = np.repeat(np.arange(len(counts)), np.maximum(0, -change))
+    rising = np.repeat(np.arange(len(counts)), np.maximum(0, change))
+    largest = counts[falling] - rank_within(falling, np.arange(len(falling)))
+    smallest = counts[rising] + rank_within(rising, np.arange(len(rising)))
+    downwards, upwards = np.argsort(-largest, kind="stable"), np.argsort(smallest, kind="stable")
+    serves = largest[downwards] - smallest[upwards] >= 2
+    too_many = np.bincount(falling[downwards[serves]], minlength=len(counts))
+    lacking = np.bincount(rising[upwards[serves]], minlength=len(counts))
+    return too_many.tolist(), lacking.tolist()
 
 
 # -- brokers before, after and at best
