@@ -3,13 +3,13 @@
     make_plan(snapshot, PlanRequest(Goal.RELIEF, below_percent=80))
 
     for each disk above the mark, the one with most bytes too many first:
-        choose replicas there whose sizes add up to what is too many, or to least more (`_cover`)
+        choose replicas there whose sizes add up to what is too many, or a little more (`_cover`)
         largest first: each goes to the broker with most room below the mark, in a rack that suits
         what fits nowhere is left out, and others are chosen for what is still too many
     where few replicas and brokers are concerned: an integer program finds the least, proven
 
 Worked example: a disk of 1000 GB holds 860, and the mark is 80 %: 60 GB and a byte are too many. Of
-replicas of 50, 40, 30 and 25 GB, those of 40 and 25 are chosen: 65 GB; 50 + 25 would be 75.
+replicas of 50, 40, 30 and 25 GB, those of 50 and 25 are chosen: 75 GB; the program finds 40 + 25.
 
 A disk is a file system: log dirs that tell the same figures share one. A broker chooses the log dir
 of a new replica by the number of replicas there (KIP-113), so its fullest disk says what it may
@@ -39,9 +39,6 @@ from counterpoise.planning.placement import CopyBound, Placement, Replicas, Role
 from counterpoise.planning.planning_result import PlanningGoal, PlanningResult
 from counterpoise.units import format_bytes
 
-_STEPS: Final = 20_000  # so fine are sums of sizes
-_TAIL: Final = 8  # times the largest replica: what is chosen by sums, and not largest first
-_MAX_SUMMED: Final = 400  # replicas
 _MAX_CELLS: Final = 20_000  # replicas x brokers of the integer program
 _SIZE_BITS: Final = 30
 
@@ -325,9 +322,11 @@ class _Relief:
         solver.parameters.random_seed = 1
         solver.parameters.max_deterministic_time = placement.search_limits.work
         status = solver.solve(model)
-        if status != cp_model.OPTIMAL:
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return hint, None
         moves = [move for move, cell in cells.items() if solver.value(cell)]
+        if status == cp_model.FEASIBLE:
+            return moves, None
         copied_bytes = sum(int(self.sizes[move.partition]) for move in moves)
         rounding = unit * len(moves) if unit > 1 else 0
         return moves, CopyBound(len(moves), copied_bytes - rounding, is_reached=True)
@@ -367,47 +366,20 @@ def _position(placement: Placement, partition: int, disk: _Disk) -> int:
 
 
 def _cover(sizes: Ints, needed: int) -> list[int]:
-    """Return which of the sizes add up to `needed`, or to least more; none where all are too few.
+    """Return which sizes add up to `needed`, or to a little more; none where all are too few.
 
-    The largest come first, until what is left is a few replicas; those are chosen by their sums,
-    which are counted in a 20,000th of what is left.
+    The largest that is not more than what is left comes first, again and again; then the smallest
+    of the others, each of which is enough for the rest.
     """
     if int(sizes.sum()) < needed:
         return []
-    order = np.argsort(-sizes, kind="stable")
-    start = 0
-    while needed > _TAIL * int(sizes[order[start]]) or len(order) - start == 1:
-        needed -= int(sizes[order[start]])
-        start += 1
-        if needed <= 0:
-            return list(order[:start].tolist())
-    tail = order[start:]
-    tail = tail[np.linspace(0, len(tail) - 1, min(len(tail), _MAX_SUMMED)).astype(np.int64)]
-    if int(sizes[tail].sum()) < needed:
-        tail = order[start : start + _MAX_SUMMED]
-    return [*order[:start].tolist(), *tail[_subset(sizes[tail].tolist(), needed)].tolist()]
-
-
-def _subset(sizes: Sequence[int], needed: int) -> list[int]:
-    """Return which of the sizes have the least sum that is `needed` or more, by dynamic
-    programming over the sums that can be reached: a bit for each.
-    """
-    larger = [(size, number) for number, size in enumerate(sizes) if size >= needed]
-    smaller = [number for number, size in enumerate(sizes) if size < needed]
-    unit = max(1, needed // _STEPS)
-    target = -(-needed // unit)
-    mask = (1 << 2 * target) - 1  # no least sum is twice as large
-    reached = [1]
-    for number in smaller:
-        reached.append((reached[-1] | reached[-1] << sizes[number] // unit) & mask)
-    above = reached[-1] >> target
-    chosen = smaller
-    if above:
-        total, chosen = target + (above & -above).bit_length() - 1, []
-        for sums, number in zip(reversed(reached[:-1]), reversed(smaller), strict=True):
-            if not sums >> total & 1:
-                chosen.append(number)
-                total -= sizes[number] // unit
-    size, alone = min(larger, default=(0, 0))
-    is_better = needed <= sum(sizes[number] for number in chosen) < size
-    return [alone] if larger and not is_better else sorted(chosen)
+    chosen: list[int] = []
+    others: list[int] = []
+    for number in np.argsort(-sizes, kind="stable").tolist():
+        size = int(sizes[number])
+        if size > needed:
+            others.append(number)
+        elif size:
+            chosen.append(number)
+            needed -= size
+    return [*chosen, others[-1]] if needed else chosen
