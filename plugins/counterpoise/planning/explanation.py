@@ -32,8 +32,8 @@ counts where they differ by two or more. What takes from one broker and brings t
 comes first.
 
 Worked example: brokers 1, 2 and 3 (new) hold 3, 3 and 0 replicas. Partition a goes from broker 1 to
-2, b from 2 to 3, c from 2 to 3. So brokers 1 and 2 have one too many and broker 3 lacks two. First b
-takes from 2 and brings to 3, then a takes from 1, and c brings to 3: all three are for replicas.
+2, b from 2 to 3, c from 2 to 3. So brokers 1 and 2 have one too many, and broker 3 lacks two. First
+b takes from 2 and brings to 3, then a takes from 1, and c brings to 3: all three are for replicas.
 Were there also d from 1 to 2 and e from 2 to 1, these two would be for bytes.
 """
 
@@ -95,7 +95,7 @@ def _moves_of(result: PlanningResult) -> tuple[Move, ...]:
     planned = np.flatnonzero(assignment.is_in_plan)
     broker_ids = np.append(cluster.broker_ids, -1)
     rates = np.where(cluster.is_rate_known[planned], cluster.bytes_in[planned], -1)
-    gains = result.traffic_gains
+    gains = result.after.traffic_gains
     rows = zip(
         cluster.topics.take(planned).to_pylist(),
         cluster.numbers[planned].tolist(),
@@ -190,7 +190,7 @@ def _evening_reasons(result: PlanningResult, copied: Ints) -> list[str]:
     rows, columns = np.nonzero(assignment.is_removed[copied])
     sources = assignment.before[copied][rows, columns]
     destinations = assignment.replicas[copied][np.nonzero(assignment.is_added[copied])]
-    is_for_traffic = np.isin(copied, list(result.traffic_gains))
+    is_for_traffic = np.isin(copied, list(result.after.traffic_gains))
     counts = result.before.counts.copy()
     is_first = (is_for_set | is_for_racks)[rows]
     np.add.at(counts, sources[is_first], -1)
@@ -222,9 +222,7 @@ def _serve_counts(counts: Ints, sources: Ints, destinations: Ints, is_open: Flag
     return is_serving
 
 
-def _serving_units(
-    counts: Ints, sources: Ints, destinations: Ints
-) -> tuple[list[int], list[int]]:
+def _serving_units(counts: Ints, sources: Ints, destinations: Ints) -> tuple[list[int], list[int]]:
     """Return the replicas that each broker has too many, and those that it lacks."""
     change = np.bincount(destinations, minlength=len(counts))
     change -= np.bincount(sources, minlength=len(counts))

@@ -10,7 +10,7 @@ give the replica at position 1 to broker 7 makes it [3, 7, 2].
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -94,6 +94,8 @@ class Placement:
     bound: CopyBound | None = None  # of these replica sets, where it is known
     has_budget_ended: bool = False  # the search's, before it found nothing better
     min_copied_bytes: int = 0  # by any as even as these, as far as a linear program says
+    # Bytes per second, by partition that is copied for the sake of traffic.
+    traffic_gains: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, cluster: ClusterArrays, replicas: Ints | None = None) -> "Placement":
@@ -124,6 +126,7 @@ class Placement:
             topic_counts=self.topic_counts.copy(),
             new_replicas=self.new_replicas.copy(),
             touched=self.touched.copy(),
+            traffic_gains=self.traffic_gains.copy(),
         )
 
     def as_cluster(self) -> "Placement":
@@ -135,28 +138,30 @@ class Placement:
         cluster = replace(self.cluster, replicas=replicas.copy(), headroom_bytes=self.room)
         return Placement.of(cluster, replicas)
 
-    def repeat(self, place: Callable[["Placement"], dict[int, int]]) -> dict[int, int]:
+    def repeat(self, place: Callable[["Placement"], None]) -> None:
         """Place again from where the replicas are, as if that were the cluster, while it moves any.
 
-        `place` moves replicas of the placement that it is given, and returns what traffic gains, by
-        partition. Return what it gains in all turns.
+        `place` moves replicas of the placement that it is given. What any plan as even has to copy
+        stays the same.
         """
-        traffic_gains: dict[int, int] = {}
+        min_copied_bytes = self.min_copied_bytes
         for _ in range(_MAX_TURNS):
             again = self.as_cluster()
-            gains = place(again)
+            place(again)
             self.has_budget_ended |= again.has_budget_ended
             if (again.replicas == self.replicas).all():
                 break
-            traffic_gains |= gains
+            traffic_gains = self.traffic_gains | again.traffic_gains
             self.reset_to(again.replicas)
-        return traffic_gains
+            self.traffic_gains = traffic_gains
+        self.min_copied_bytes = min_copied_bytes
 
     def take_over(self, other: "Placement") -> None:
-        """Set the replicas of another placement of the same cluster, with their bound."""
+        """Set the replicas of another placement of the same cluster, with their bound and gains."""
         self.widen(other.replicas.shape[1])
         self.reset_to(other.replicas.copy())
         self.bound = other.bound
+        self.traffic_gains = dict(other.traffic_gains)
 
     @property
     def original(self) -> Ints:
@@ -254,8 +259,16 @@ class Placement:
         self.bound = None
 
     def reset_to(self, replicas: Ints) -> None:
-        """Set all replicas at once, and count anew; no partition is touched then."""
+        """Set all replicas at once, and count anew; no partition is touched then.
+
+        Partitions whose replicas stay keep what traffic gains by them.
+        """
         cluster = self.cluster
+        self.traffic_gains = {
+            row: gain
+            for row, gain in self.traffic_gains.items()
+            if np.array_equal(self.replicas[row], replicas[row])
+        }
         self.replicas = replicas
         is_added = self.is_added
         self.new_replicas = is_added.sum(axis=1)

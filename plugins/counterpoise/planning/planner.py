@@ -30,23 +30,15 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import PLANNED_GOALS, Goal, PlanRequest
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
+from counterpoise.planning.broker_sets import BrokerSetPart, parts_of, place_in_each
 from counterpoise.planning.budget import keep_copies_within
 from counterpoise.planning.evenness import is_worth_copying, is_worth_moving
 from counterpoise.planning.explanation import explain
 from counterpoise.planning.goals import GOALS
-from counterpoise.planning.goals.evening import EveningGoal
 from counterpoise.planning.leader_candidates import Candidates
 from counterpoise.planning.leader_choice import choose_leaders
-from counterpoise.planning.placement import CopyBound, Placement, Roles
-from counterpoise.planning.placing.local_search import search
-from counterpoise.planning.placing.several_new import spread_new_replicas
-from counterpoise.planning.planning_result import (
-    BrokerSetPart,
-    FinalAssignment,
-    PlanningGoal,
-    PlanningResult,
-    parts_of,
-)
+from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.planning_result import FinalAssignment, PlanningGoal, PlanningResult
 from counterpoise.planning.request_checks import (
     check_parts,
     check_request,
@@ -74,7 +66,6 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         has_topics = cluster.has_topics
         roles = roles.but(sharing=roles.sharing & has_topics, leading=roles.leading & has_topics)
     before = Placement.of(cluster)
-    parts = parts_of(cluster, roles, goal.within)
     unchanged = PlanningResult(
         snapshot=snapshot,
         goal=goal,
@@ -85,33 +76,18 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         before=before,
         after=before,
         assignment=FinalAssignment.unchanged(cluster),
-        parts=parts,
+        parts=parts_of(cluster, roles, goal.within),
     )
     refuse_impossible_constraints(unchanged)
     goal.refuse_impossible(unchanged)
 
-    placement = before.copy()
-    traffic_gains = _place_parts(unchanged, placement)
-    if goal.copy_reason is None and not unchanged.has_sets:
-        copied = placement.new_replicas.copy()
-        spread_new_replicas(placement, roles, request.policy)
-        traffic_gains |= _copied_instead(copied, placement.new_replicas, traffic_gains)
-        if goal.copies_for_traffic and (placement.new_replicas != copied).any():
-            traffic_gains |= _place_on(goal, placement, roles, request)
-    before.has_budget_ended = placement.has_budget_ended  # also where nothing is worth a move
-    result = replace(unchanged, after=placement, traffic_gains=traffic_gains)
+    result = replace(unchanged, after=_placed(unchanged))
     goal.refuse_unplaced(result)
+    before.has_budget_ended = result.after.has_budget_ended  # also where nothing is worth a move
     if not is_worth_copying(result):
-        placement = before.copy()
-        result = replace(unchanged, after=placement)
-    max_bytes = request.budget.max_bytes
-    if max_bytes is not None:
-        deferred = keep_copies_within(placement, before, max_bytes)
-        if deferred.partitions and isinstance(goal, EveningGoal):
-            traffic_gains = _place_within(result, goal, placement, max_bytes)
-            result = replace(result, traffic_gains=traffic_gains)
-        # Made anew, since what is known of each broker set was found before copies were taken back.
-        result = replace(result, deferred=deferred)
+        result = replace(unchanged, after=before.copy())
+    if request.budget.max_bytes is not None:
+        result = _within_budget(result, request.budget.max_bytes)
     result = replace(result, assignment=_with_leaders(result))
     if is_worth_moving(result):
         return explain(result)
@@ -132,145 +108,54 @@ def _goal_named(name: Goal) -> PlanningGoal:
     raise InputError(f"goal {name} cannot be planned; choose one of {goals}")
 
 
-def _copied_instead(before: Ints, after: Ints, traffic_gains: Mapping[int, int]) -> dict[int, int]:
-    """Return partitions that are copied in place of others, where those were for traffic.
-
-    The gain stays with the others: it is that of the same exchange.
-    """
-    replaced = np.flatnonzero(after < before).tolist()
-    if not all(partition in traffic_gains for partition in replaced):
-        return {}
-    return dict.fromkeys(np.flatnonzero((before == 0) & (after > 0)).tolist(), 0)
-
-
-def _place_parts(result: PlanningResult, placement: Placement) -> dict[int, int]:
-    """Move replicas in each broker set; return what traffic gains, by partition.
+def _placed(result: PlanningResult) -> Placement:
+    """Return the replicas as the goal wants them, of each broker set by itself.
 
     Each set counts on what is to leave its brokers for another set. Where that finds no place there
     and a broker would hold more replicas than it may, nothing is counted on: replicas leave first,
     and the sets are planned again from there for as long as that changes anything.
     """
-    if result.goal.is_placed_whole:
-        result.goal.place_whole(result, placement)
-        return {}
-    if not result.has_sets:
-        return _place(result.goal, placement, result.roles, result.request)
-    traffic_gains = _place_each(result, placement, result.parts)
-    max_counts = np.maximum(placement.cluster.max_counts, result.before.counts)
-    if not (placement.counts > max_counts).any():
-        return traffic_gains
+    goal, placement = result.goal, result.before.copy()
+    if goal.is_placed_whole:
+        goal.place_whole(result, placement)
+        return placement
 
-    def place_again(again: Placement) -> dict[int, int]:
-        within = result.goal.within
-        parts = parts_of(again.cluster, result.roles, within, may_give_all=False)
-        return _place_each(result, again, parts)
+    def place(part: BrokerSetPart, after: Placement) -> None:
+        goal.place(after, part.roles, result.request)
+
+    place_in_each(result.parts, placement, place)
+    max_counts = np.maximum(placement.cluster.max_counts, result.before.counts)
+    if not result.has_sets or not (placement.counts > max_counts).any():
+        return placement
+
+    def place_again(again: Placement) -> None:
+        parts = parts_of(again.cluster, result.roles, goal.within, may_give_all=False)
+        place_in_each(parts, again, place)
 
     placement.reset_to(result.before.replicas.copy())
-    return placement.repeat(place_again)
+    placement.repeat(place_again)
+    return placement
 
 
-def _place_each(
-    result: PlanningResult, placement: Placement, parts: tuple[BrokerSetPart, ...]
-) -> dict[int, int]:
-    traffic_gains: dict[int, int] = {}
-    placed = []
-    for part in parts:
-        after = part.of(placement)
-        gains = _place(result.goal, after, part.roles, result.request)
-        rows = np.flatnonzero(part.rows)
-        traffic_gains |= {int(rows[row]): gain for row, gain in gains.items()}
-        placed.append(after)
-    _put_together(placement, parts, placed)
-    return traffic_gains
+def _within_budget(result: PlanningResult, max_bytes: int) -> PlanningResult:
+    """Return the part of the plan that fits, or the best that so many bytes buy in each broker set.
 
-
-def _place_within(
-    result: PlanningResult, goal: EveningGoal, placement: Placement, max_bytes: int
-) -> dict[int, int]:
-    """Replace the part of the plan that fits by the best that so many bytes buy, in each set.
-
-    Each broker set has what its part copies; the last one also what is left.
+    Each set has what its part copies; the last one also what is left.
     """
-    traffic_gains: dict[int, int] = {}
-    placed, bytes_left = [], max_bytes
-    for part in result.parts:
-        cut = part.of(placement)
+    placement, bytes_left = result.after, max_bytes
+    deferred = keep_copies_within(placement, result.before, max_bytes)
+
+    def place(part: BrokerSetPart, after: Placement) -> None:
+        nonlocal bytes_left
         is_last = part is result.parts[-1]
-        budget = bytes_left if is_last else int(cut.arriving.sum())
-        after = part.of(result.before)
-        gains = goal.place_within(after, part.roles, result.request, budget, cut)
+        budget = bytes_left if is_last else int(after.arriving.sum())
+        result.goal.place_within(after, part.roles, result.request, budget)
         bytes_left -= int(after.arriving.sum())
-        rows = np.flatnonzero(part.rows)
-        traffic_gains |= {int(rows[row]): gain for row, gain in gains.items()}
-        placed.append(after)
-    _put_together(placement, result.parts, placed)
-    return traffic_gains
 
-
-def _put_together(
-    placement: Placement, parts: tuple[BrokerSetPart, ...], placed: list[Placement]
-) -> None:
-    """Set the replicas of all parts, and the bound where each part has one."""
-    width = max(part.replicas.shape[1] for part in placed)
-    placement.widen(width)
-    replicas = placement.replicas.copy()
-    for part, after in zip(parts, placed, strict=True):
-        after.widen(width)
-        replicas[part.rows] = after.replicas
-    placement.reset_to(replicas)
-    placement.has_budget_ended |= any(after.has_budget_ended for after in placed)
-    bounds = [after.bound for after in placed]
-    known = [bound for bound in bounds if bound is not None]
-    if len(known) == len(bounds):
-        placement.bound = CopyBound(
-            sum(bound.replicas for bound in known),
-            sum(bound.bytes for bound in known),
-            all(bound.is_reached for bound in known),
-        )
-    placement.min_copied_bytes = sum(part.min_copied_bytes for part in placed)
-
-
-def _place(
-    goal: PlanningGoal, placement: Placement, roles: Roles, request: PlanRequest
-) -> dict[int, int]:
-    """Move replicas for the goal, then by a search; return what traffic gains, by partition.
-
-    What the search moves may let the goal do better. So both go on from there as if that were the
-    cluster, until they leave it as it is: to plan again moves nothing. Before that, where there is
-    time, a linear program says what to copy instead.
-    """
-    goal.place(placement, roles, request)
-    if not goal.evens_replicas:
-        return {}
-    may_copy = goal.copies_for_traffic
-    placed = placement.replicas.copy()
-    traffic_gains = search(placement, roles, request.policy, may_copy_for_traffic=may_copy)
-    if not placement.is_small() and not request.is_quick:
-        searched = placement.replicas.copy()
-        placement.min_copied_bytes = goal.copy_less(placement, roles, request)
-        is_as_searched = (placement.replicas == searched).all(axis=1)
-        traffic_gains = {row: gain for row, gain in traffic_gains.items() if is_as_searched[row]}
-    if may_copy and (placement.replicas != placed).any():
-        traffic_gains |= _place_on(goal, placement, roles, request)
-    return traffic_gains
-
-
-def _place_on(
-    goal: PlanningGoal, placement: Placement, roles: Roles, request: PlanRequest
-) -> dict[int, int]:
-    """Go on placing until that leaves everything as it is; return what traffic gains.
-
-    What any plan as even has to copy stays the same.
-    """
-    min_copied_bytes = placement.min_copied_bytes
-
-    def place_again(again: Placement) -> dict[int, int]:
-        goal.place(again, roles, request)
-        return search(again, roles, request.policy, may_copy_for_traffic=True)
-
-    traffic_gains = placement.repeat(place_again)
-    placement.min_copied_bytes = min_copied_bytes
-    return traffic_gains
+    if deferred.partitions:
+        place_in_each(result.parts, placement, place)
+    # Made anew, since what is known of each broker set was found before copies were taken back.
+    return replace(result, deferred=deferred)
 
 
 def _with_leaders(result: PlanningResult) -> FinalAssignment:
@@ -278,38 +163,21 @@ def _with_leaders(result: PlanningResult) -> FinalAssignment:
 
     Each broker set is led by itself.
     """
-    cluster = result.cluster
-    goal = result.goal
+    cluster, goal, policy = result.cluster, result.goal, result.request.policy
     if goal.keeps_order:
         placed, before = result.after.replicas, result.after.original
         return FinalAssignment(cluster, before, placed, (placed != before).any(axis=1))
     leaders = result.after.replicas[:, 0].copy()
     is_free = np.zeros(cluster.partition_count, dtype=np.bool_)
-    for part, of_part, candidates in zip(
-        result.parts, result.results_by_part, _candidates_by_part(result), strict=True
-    ):
-        evens_traffic = of_part.evens_traffic and goal.copies_for_traffic
-        leaders[part.rows] = choose_leaders(
-            candidates, result.request.policy, evens_traffic=evens_traffic
-        )
+    for part, led in zip(result.parts, result.results_by_part, strict=True):
+        may_change = goal.may_change_leader(led.cluster, led.roles)
+        candidates = Candidates.of(led.after, led.roles.leading, may_change, elects=goal.elects)
+        evens_traffic = led.evens_traffic and goal.copies_for_traffic
+        leaders[part.rows] = choose_leaders(candidates, policy, evens_traffic=evens_traffic)
         is_free[part.rows] = candidates.is_free
     return FinalAssignment.of(
         result.after, leaders, is_free, result.roles.is_demoted, elects=goal.elects
     )
-
-
-def _candidates_by_part(result: PlanningResult) -> list[Candidates]:
-    """Return the candidates of each broker set."""
-    goal = result.goal
-    return [
-        Candidates.of(
-            part.after,
-            part.roles.leading,
-            goal.may_change_leader(part.cluster, part.roles),
-            elects=goal.elects,
-        )
-        for part in result.results_by_part
-    ]
 
 
 # -- a plan that somebody else made

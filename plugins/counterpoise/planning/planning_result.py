@@ -17,27 +17,13 @@ The planner asks a goal in this order; what a goal does not say itself stands he
 
 The result is that of the whole cluster and of each broker set, with what is derived from it:
 
-    for part in parts_of(cluster, roles, within):      # one part where there are no sets
-        goal.place(part.of(placement), part.roles, request)
     assignment = FinalAssignment.of(placement, leaders, is_free, is_demoted, elects=True)
     result.best_counts, result.out_of_band
 
 Moves, figures, warnings and reasons are all written from it.
-
-Each broker set is planned by itself, since no replica may go from one to another. A part has the
-partitions whose topics belong to the set, and all brokers; what each broker does in it is for the
-goal to say (`PlanningGoal.within`). So racks, counts, bytes and leaders are as good in each set as
-they are in a cluster of its own. What stands outside of its set counts for no broker's share: it is
-to go.
-
-Worked example: topics pay-* on brokers 1 and 2, all others on 3 and 4; pay-0 stands on [1, 3]. In
-the part of pay-*, brokers 1 and 2 share, and broker 3 has to give pay-0 away.
-
-Limits: where brokers are full (`max_replicas_per_broker`) and replicas are outside of their sets,
-what one set may do depends on what leaves for another; the result is then not proven.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Final
@@ -53,6 +39,7 @@ from counterpoise.model.racks import spread_bounds
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import agree, list_brokers, name_brokers, pluralize, verb
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
+from counterpoise.planning.broker_sets import BrokerSetPart
 from counterpoise.planning.fair_shares import (
     byte_band,
     count_targets,
@@ -73,7 +60,6 @@ HAS_NO_DESTINATION: Final = (
     "max_replicas_per_broker)"
 )
 _IS_LEFT_TO_REPAIR = "left to goal repair: with a replica on a dead broker no copy could end"
-Within = Callable[[Roles, ClusterArrays, Flags], Roles]
 
 
 # -- goals
@@ -159,12 +145,10 @@ class PlanningGoal:
     def place_whole(self, result: "PlanningResult", placement: Placement) -> None:
         """Move replicas of all broker sets, for a goal that needs the snapshot for it."""
 
-    def copy_less(self, placement: Placement, roles: Roles, request: PlanRequest) -> int:
-        """Move replicas of a placement that was searched, so that fewer bytes are copied.
-
-        Return the bytes that any placement as even copies, as far as that is known.
-        """
-        return 0
+    def place_within(
+        self, cut: Placement, roles: Roles, request: PlanRequest, max_bytes: int
+    ) -> None:
+        """Better the part of a plan that a budget leaves, by what so many bytes buy."""
 
     def refuse_unplaced(self, result: "PlanningResult") -> None:
         """Raise RefusedError when too little could be moved to be worth anything."""
@@ -198,65 +182,6 @@ class PlanningGoal:
     def undone(self, result: "PlanningResult") -> str:
         """Return a warning of what a plan for the goal leaves undone; "" when nothing."""
         return ""
-
-
-# -- broker sets
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BrokerSetPart:
-    """The partitions of one broker set."""
-
-    number: int
-    rows: Flags  # per partition of the whole cluster
-    brokers: Flags  # those of the set
-    cluster: ClusterArrays  # its partitions, and all brokers
-    roles: Roles
-
-    @property
-    def alone(self) -> "BrokerSetPart":
-        """Return the part as if it were the whole cluster."""
-        return _whole(self.cluster, self.roles)
-
-    def of(self, placement: Placement) -> Placement:
-        """Return the replica sets of the part."""
-        return Placement.of(self.cluster, placement.replicas[self.rows])
-
-
-def parts_of(
-    cluster: ClusterArrays, roles: Roles, within: Within, *, may_give_all: bool = True
-) -> tuple[BrokerSetPart, ...]:
-    """Return the parts, in the order of the sets; the whole cluster where there are no sets.
-
-    A broker may hold as many replicas of a part as it may hold in all, without those of other parts
-    that it keeps. With `may_give_all`, replicas that are to leave it for another set leave it.
-    """
-    sets = np.concatenate([cluster.broker_sets, cluster.topic_sets])
-    if not len(cluster.topic_sets) or (sets == sets[:1]).all():
-        return (_whole(cluster, roles),)
-    parts = []
-    for number in np.unique(cluster.topic_sets).tolist():
-        rows, brokers = cluster.sets_of_partitions == number, cluster.broker_sets == number
-        part = cluster.only(rows)
-        parts.append(BrokerSetPart(number, rows, brokers, part, within(roles, part, brokers)))
-    remaining = [_remaining(part, may_give_all=may_give_all) for part in parts]
-    total = np.sum(remaining, axis=0)
-    return tuple(
-        replace(part, cluster=replace(part.cluster, max_counts=cluster.max_counts - (total - own)))
-        for part, own in zip(parts, remaining, strict=True)
-    )
-
-
-def _remaining(part: BrokerSetPart, *, may_give_all: bool) -> Ints:
-    """Return, per broker, the replicas of the part that it keeps at least."""
-    leaves = np.append(part.roles.leaving & may_give_all, False)[part.cluster.replicas]
-    leaves &= part.cluster.may_change[:, None]
-    return part.cluster.load(np.where(leaves, NOBODY, part.cluster.replicas))
-
-
-def _whole(cluster: ClusterArrays, roles: Roles) -> BrokerSetPart:
-    everything = np.ones(cluster.partition_count, dtype=np.bool_)
-    return BrokerSetPart(0, everything, np.ones(cluster.broker_count, np.bool_), cluster, roles)
 
 
 # -- the result
@@ -348,8 +273,6 @@ class PlanningResult:
     assignment: FinalAssignment
     parts: tuple[BrokerSetPart, ...]
     deferred: Deferred = field(default_factory=Deferred)  # by the budget, for a later plan
-    # bytes per second, by partition that is copied for the sake of traffic
-    traffic_gains: Mapping[int, int] = field(default_factory=dict)
     # Partitions that the request leaves out, where what it names is evened out among itself.
     left_out: ClusterArrays | None = None
 
@@ -371,7 +294,6 @@ class PlanningResult:
             before=part.of(self.before),
             after=part.of(self.after),
             assignment=self.assignment.only(part),
-            traffic_gains={},
             parts=(part.alone,),
         )
 

@@ -22,7 +22,8 @@ from counterpoise.model.constraints import matching, names_of_sets
 from counterpoise.model.request import FIELDS_OF_GOALS, GOALS_WITH_BROKERS, KINDS, Goal, PlanRequest
 from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import all_topics
-from counterpoise.planning.planning_result import BrokerSetPart, PlanningGoal, PlanningResult
+from counterpoise.planning.broker_sets import BrokerSetPart
+from counterpoise.planning.planning_result import PlanningGoal, PlanningResult
 
 # What fields of one goal are, and an example.
 _FIELDS_IN_WORDS: Final = {

@@ -20,6 +20,7 @@ from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.fair_shares import byte_band
 from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.local_search import search
 from counterpoise.planning.placing.new_replicas import drain
 from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.small import place_best
@@ -95,6 +96,10 @@ class RemoveBrokers(DrainingGoal):
 
     def may_drain(self, cluster: ClusterArrays) -> Flags:
         return cluster.may_drain
+
+    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        super().place(placement, roles, request)
+        search(placement, roles, request.policy, may_copy_for_traffic=False)
 
     def refuse_impossible(self, result: PlanningResult) -> None:
         _refuse_voters(result)

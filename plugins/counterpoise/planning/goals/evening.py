@@ -47,6 +47,7 @@ from counterpoise.planning.placing.new_replicas import drain
 from counterpoise.planning.placing.rack_program import MAX_REPLICAS as MAX_REPLICAS_BY_RACK
 from counterpoise.planning.placing.rack_program import RackProgram
 from counterpoise.planning.placing.replica_choice import ReplicaChoice
+from counterpoise.planning.placing.several_new import spread_new_replicas
 from counterpoise.planning.placing.small import (
     best_counts,
     is_affordable,
@@ -81,6 +82,33 @@ class EveningGoal(PlanningGoal):
         return placement.cluster.max_counts
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        """Even replicas out, then search for better; where there is time, a linear program says
+        what to copy instead.
+
+        What that moves may let the goal do better. So both go on from there as if that were the
+        cluster, until they leave it as it is: to plan again moves nothing.
+        """
+        self.place_evenly(placement, roles, request)
+        evened = placement.replicas.copy()
+        self.search(placement, roles, request)
+        if not placement.is_small() and not request.is_quick:
+            placement.min_copied_bytes = self.copy_less(placement, roles, request)
+        spread_new_replicas(placement, roles, request.policy)
+        if not self.copies_for_traffic or (placement.replicas == evened).all():
+            return
+
+        def place_again(again: Placement) -> None:
+            self.place_evenly(again, roles, request)
+            self.search(again, roles, request)
+
+        placement.repeat(place_again)
+
+    def search(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        """Make bytes, traffic and copies better."""
+        search(placement, roles, request.policy, may_copy_for_traffic=self.copies_for_traffic)
+
+    def place_evenly(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        """Make racks and replicas per broker as even as can be: proven in small clusters."""
         choose = partial(self._choice, roles=roles, request=request)
         percent = request.policy.bytes_tolerance_percent
         find_band = partial(byte_band, roles=roles, tolerance_percent=percent)
@@ -91,6 +119,10 @@ class EveningGoal(PlanningGoal):
             self._place_large(placement, roles, request)
 
     def copy_less(self, placement: Placement, roles: Roles, request: PlanRequest) -> int:
+        """Move replicas of a placement that was searched, so that fewer bytes are copied.
+
+        Return the bytes that any placement as even copies, as far as that is known.
+        """
         if placement.counts.sum() > MAX_REPLICAS_BY_RACK:
             return 0
         searched = Search.of(placement, roles, request.policy, may_copy_for_traffic=True)
@@ -105,7 +137,7 @@ class EveningGoal(PlanningGoal):
         program = RackProgram.of(placement, choice, searched.loads, searched.is_pinned)
         cheaper, min_copied_bytes = program.solve()
         even_counts(cheaper, roles, request.policy, placement.counts)
-        search(cheaper, roles, request.policy, may_copy_for_traffic=self.copies_for_traffic)
+        self.search(cheaper, roles, request)
         has_room = (cheaper.arriving <= placement.arriving) | (cheaper.room >= 0)
         rank = partial(_full_rank, roles=roles, policy=request.policy)
         if has_room.all() and rank(cheaper) < rank(placement):
@@ -124,30 +156,21 @@ class EveningGoal(PlanningGoal):
             make_counts_best(placement, self._choice_once_placed(placement, roles, request))
 
     def place_within(
-        self,
-        placement: Placement,
-        roles: Roles,
-        request: PlanRequest,
-        max_bytes: int,
-        whole_cut: Placement,
-    ) -> dict[int, int]:
-        """Move replicas for what so many bytes buy; return what traffic gains, by partition.
-
-        `whole_cut` is what is left of the plan without a budget when the rest is cut off: where the
-        search comes to less, it is that.
-        """
+        self, cut: Placement, roles: Roles, request: PlanRequest, max_bytes: int
+    ) -> None:
+        """Move replicas for what so many bytes buy; where a search comes to less, `cut` stays."""
+        placement = Placement.of(cut.cluster)
         percent = request.policy.bytes_tolerance_percent
         find_band = partial(byte_band, roles=roles, tolerance_percent=percent)
         max_counts = self.max_counts(placement, roles)
         if placement.is_small():
             choice = replace(ReplicaChoice.to_even(placement, roles), max_counts=max_counts)
-            place_within(placement, choice, find_band, roles.sharing, max_bytes, whole_cut)
-            return {}
-        gains = search_within(placement, roles, request.policy, max_counts, max_bytes)
-        if _rank(whole_cut, roles, find_band) < _rank(placement, roles, find_band):
-            placement.take_over(whole_cut)
-            return {}
-        return gains
+            place_within(placement, choice, find_band, roles.sharing, max_bytes, cut)
+            cut.take_over(placement)
+            return
+        search_within(placement, roles, request.policy, max_counts, max_bytes)
+        if _rank(placement, roles, find_band) <= _rank(cut, roles, find_band):
+            cut.take_over(placement)
 
     def _choice(self, start: Placement, roles: Roles, request: PlanRequest) -> ReplicaChoice:
         return replace(

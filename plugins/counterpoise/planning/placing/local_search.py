@@ -1,6 +1,6 @@
 """One local search for where replicas stand: moves of one replica, and exchanges of two.
 
-    gains = search(placement, roles, policy, may_copy_for_traffic=True)    # by partition
+    search(placement, roles, policy, may_copy_for_traffic=True)
 
 Racks and counts are as they should be when it begins, and get no worse. What is better, each before
 the next:
@@ -74,16 +74,15 @@ _NOT_THERE: Final = -2  # unlike NOBODY, so that a gap in a row before is no bro
 
 def search(
     placement: Placement, roles: Roles, policy: BalancePolicy, *, may_copy_for_traffic: bool
-) -> dict[int, int]:
+) -> None:
     """Move replicas until no move or exchange makes bytes, traffic or copies better.
 
-    Without `may_copy_for_traffic`, traffic is evened with replicas that move anyway. Return, for
-    each partition that is copied for the sake of traffic, the bytes per second gained.
+    Without `may_copy_for_traffic`, traffic is evened with replicas that move anyway.
     """
     searched = Search.of(placement, roles, policy, may_copy_for_traffic=may_copy_for_traffic)
     searched.run()
     placement.has_budget_ended |= searched.has_ended_early
-    return searched.gains
+    placement.traffic_gains |= searched.gains
 
 
 def even_counts(placement: Placement, roles: Roles, policy: BalancePolicy, wanted: Ints) -> None:

@@ -8,8 +8,7 @@ Worked example: brokers 1 and 2 hold p and q, 3 and 4 are new and get both repli
 gets one on 3, and q one on 4: each keeps an old replica beside its copy.
 
 Only where racks, topics, bytes and traffic stay as even; counts stay what they are. Limits: in
-large clusters not all partitions with several new replicas are looked at; where there are broker
-sets, none is.
+large clusters not all partitions with several new replicas are looked at.
 """
 
 from itertools import pairwise
@@ -123,6 +122,8 @@ def _suits(placement: Placement, partition: int, source: int, destination: int) 
 
 def _take(placement: Placement, partition: int, exchange: _Exchange, loads: list[_Load]) -> None:
     destination, home, other = exchange
+    if partition in placement.traffic_gains:
+        placement.traffic_gains.setdefault(other, 0)  # the gain stays with the first
     for load in loads[1:]:  # bytes are the placement's own
         shift = load.weights[partition] - load.weights[other]
         load.held[[destination, home]] += (-shift, shift)

@@ -139,10 +139,8 @@ class _BudgetProgram(Program):
 
 def search_within(
     placement: Placement, roles: Roles, policy: BalancePolicy, max_counts: Ints, max_bytes: int
-) -> dict[int, int]:
-    """Place replicas for what buys most, while bytes are left; return what traffic gains, by
-    partition.
-    """
+) -> None:
+    """Place replicas for what buys most, while bytes are left."""
     wanted = count_targets(placement, roles, max_counts)
     repair_racks(placement, roles, wanted, max_counts, max_bytes)
     wanted = count_targets(placement, roles, max_counts)
@@ -151,4 +149,4 @@ def search_within(
     )
     search.even_counts_cheaply(wanted)
     search.run()
-    return search.gains
+    placement.traffic_gains |= search.gains
