@@ -10,6 +10,7 @@ Pure: no I/O, no clock, no chance. In the order of work, which `planner.py` has:
 
     request_checks, goals/            what cannot be asked, and what each goal may do
     arrays, placement, fair_shares    the cluster, its replicas, what each broker should have
+    broker_sets                       each set is planned by itself
     placing/                          replicas find their brokers
     leader_choice                     leaders are chosen of the leader_candidates: by number, by
                                       leader_topics, and by leader_bytes_in
