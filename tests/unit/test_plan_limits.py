@@ -11,7 +11,7 @@ import pytest
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import MoveReason, RebalancePlan
 from counterpoise.model.request import Budget, Goal, PlanRequest, Scope
-from counterpoise.planning import evenness, make_plan
+from counterpoise.planning import make_plan, minimum_gain
 from counterpoise.views.plan import PlanView
 from tests.support.command_line import CommandLine
 from tests.support.goal_judge import assignment_after, executed, judge
@@ -95,7 +95,7 @@ def test_a_gain_that_nobody_would_notice_counts_as_balanced(
 ) -> None:
     plan = make_plan(almost_even(), PlanRequest(Goal.LEADERS))
     assert plan.is_empty and plan.reason.startswith("already balanced: ")
-    monkeypatch.setattr(evenness, "IGNORABLE_PERMILLE", 0)
+    monkeypatch.setattr(minimum_gain, "IGNORABLE_PERMILLE", 0)
     assert len(make_plan(almost_even(), PlanRequest(Goal.LEADERS)).moves) == 1
 
 

@@ -14,7 +14,7 @@ Pure: no I/O, no clock, no chance. In the order of work, which `planner.py` has:
     placing/                          replicas find their brokers
     leader_choice                     leaders are chosen of the leader_candidates: by number, by
                                       leader_topics, and by leader_bytes_in
-    budget, evenness                  what fits, and whether it is worth a move
+    budget, minimum_gain              what fits, and whether it is worth a move
     planning_result, explanation      all of it as one result, and the plan written from it,
                                       with its plan_warnings
 """

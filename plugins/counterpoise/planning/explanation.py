@@ -48,8 +48,8 @@ from counterpoise.model.plan import BrokerFigure, Move, MoveReason, RebalancePla
 from counterpoise.model.request import Goal
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
-from counterpoise.planning.evenness import replicas_outside_sets
 from counterpoise.planning.fair_shares import fill
+from counterpoise.planning.minimum_gain import replicas_outside_sets
 from counterpoise.planning.plan_warnings import notes_of, warnings_of
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes

@@ -11,28 +11,26 @@ they are shown.
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
 import numpy as np
 
-from counterpoise.model.columns import NOBODY
+from counterpoise.model.columns import NOBODY, Ints
+from counterpoise.model.evenness import ByteBand
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import by_disk
 from counterpoise.model.movement import COORDINATOR_TOPICS
-from counterpoise.model.request import Goal
-from counterpoise.model.words import name_brokers, pluralize, verb
-from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.evenness import (
-    EVENNESS_WARNINGS,
-    beside_giants,
-    replicas_outside_sets,
-    shares_by_disk,
-    traffic_at_least,
-)
-from counterpoise.planning.planning_result import PlanningResult
+from counterpoise.model.request import Goal, Scope
+from counterpoise.model.words import join_names, name_brokers, pluralize, verb
+from counterpoise.planning.arrays import MIN_KNOWN_PERCENT, UNBOUNDED
+from counterpoise.planning.fair_shares import shares_of_bytes
+from counterpoise.planning.minimum_gain import replicas_outside_sets
+from counterpoise.planning.planning_result import PlanningResult, as_range
 from counterpoise.units import format_bytes
 
 _USUAL_REPLICATION_FACTOR = 3
+_LEFT_BY_BUDGET: Final = "the budget of the request leaves the rest for a later plan"
 
 
 def warnings_of(result: PlanningResult) -> tuple[str, ...]:
@@ -300,6 +298,340 @@ def _not_proven(result: PlanningResult) -> str:
     )
 
 
+# -- what will not be even
+
+
+def _shares_by_disk(result: PlanningResult) -> str:
+    """Return what the share of each broker is, where it is not the same for all."""
+    cluster, sharing = result.cluster, result.roles.sharing
+    if not result.goal.evens_replicas or result.has_equal_shares:
+        return ""
+    total = max(1, int(result.band.fair[sharing].sum()))
+    brokers_by_share = grouped(
+        (f"{result.band.fair[broker] / total:.1%}".replace("%", " %"), broker)
+        for broker in np.flatnonzero(sharing).tolist()
+    )
+    shares = "; ".join(
+        f"{result.list_brokers(np.array(brokers))} {share}{' each' if len(brokers) > 1 else ''}"
+        for share, brokers in brokers_by_share.items()
+    )
+    if cluster.broker_weight.named:
+        return f"shares of replicas and bytes are by broker_weight of the policy: {shares}"
+    disks = cluster.disk_bytes[sharing]
+    sizes = f"{format_bytes(int(disks.min()))} to {format_bytes(int(disks.max()))}"
+    return f"shares of replicas and bytes are by disk, since disks differ ({sizes}): {shares}"
+
+
+def _beside_giants(result: PlanningResult) -> str:
+    """Return which band can be reached where a replica is larger than a fair share."""
+    if not result.goal.evens_replicas:
+        return ""
+    percent = result.request.policy.bytes_tolerance_percent
+    giants = result.by_broker(lambda part: shares_of_bytes(part.after, part.roles, percent).bottoms)
+    holders, others = np.flatnonzero(giants), result.roles.sharing & (giants == 0)
+    if not len(holders) or not others.any():
+        return ""
+    cluster, band = result.cluster, result.band
+    is_held = np.isin(result.after.replicas, holders).any(axis=1)
+    largest = int(np.where(is_held, cluster.size_bytes, -1).argmax())
+    lowest, highest = int(band.lowest[others].min()), int(band.highest[others].max())
+    return (
+        f"{cluster.name(largest)} of {format_bytes(int(cluster.size_bytes[largest]))} is larger "
+        f"than a fair share: {result.list_brokers(holders)} "
+        f"{verb(len(holders), 'holds', 'hold')} such replicas, and the band that the others can "
+        f"reach is {format_bytes(lowest)} to {format_bytes(highest)}"
+    )
+
+
+def _racks_not_repaired(result: PlanningResult) -> str:
+    sentence = "{has} more replicas in one rack than needed, though the racks would allow better"
+    if result.request.goal is not Goal.REBALANCE:
+        sentence += "; goal rebalance can repair that"
+    return result.name_partitions(result.rack_moves(result.after) > 0, sentence)
+
+
+def _racks_lost(result: PlanningResult) -> str:
+    """Return a warning of partitions that the plan itself spreads less evenly over racks."""
+    is_lost = result.rack_moves(result.after) > result.rack_moves(result.before)
+    return result.name_partitions(
+        is_lost & result.assignment.is_in_plan,
+        "will be less even over racks than now, since no broker of another rack has room for a "
+        "replica, is in scope, and may have it; add brokers or disk there, or widen the scope",
+    )
+
+
+def _uneven_racks(result: PlanningResult) -> str:
+    sharing = result.roles.sharing
+    best = result.ideal_counts[sharing]
+    low, high = int(best.min(initial=UNBOUNDED)), int(best.max(initial=0))
+    reached = int(np.ptp(result.after.counts[sharing]))
+    if high - low <= 1 or reached < high - low or not result.goal.evens_replicas:
+        return ""
+    if not result.has_equal_shares:
+        return ""
+    if result.has_sets:
+        return (
+            f"replicas per broker cannot be more even than {low} to {high}: each broker set holds "
+            "the replicas of its own topics; more brokers in the set that holds most would help"
+        )
+    return (
+        f"replicas per broker cannot be more even than {low} to {high}: the racks have different "
+        "numbers of brokers and each needs its part of every partition; one more broker in the "
+        "smallest rack would help"
+    )
+
+
+def _left_alone_uneven(result: PlanningResult) -> str:
+    """Return a warning of counts that what is left alone keeps from being more even."""
+    best, ideal = result.best_counts, result.ideal_counts
+    left_alone = int((~result.cluster.may_change).sum())
+    if not result.goal.evens_replicas or not left_alone or not result.is_less_even(best, ideal):
+        return ""
+    sharing = result.roles.sharing
+    partitions = pluralize(left_alone, "partition", "partitions")
+    return (
+        f"replicas per broker cannot be more even than {as_range(best[sharing])}, where "
+        f"{as_range(ideal[sharing])} "
+        f"would be possible: {partitions} must be left alone; exclude fewer topics, bring dead "
+        "brokers back, or wait until reassignments are done"
+    )
+
+
+def _counts_not_reached(result: PlanningResult) -> str:
+    counts, best = result.after.counts, result.best_counts
+    if not result.goal.evens_replicas or not result.is_less_even(counts, best):
+        return ""
+    sharing = result.roles.sharing
+    if result.is_less_even(result.ideal_counts, best):  # that is only with racks as they are
+        best = result.ideal_counts
+    what = f"replicas per broker will be {as_range(counts[sharing])}; {as_range(best[sharing])}"
+    if result.deferred.partitions:
+        return f"{what} is possible: {_LEFT_BY_BUDGET}"
+    limits = f"{_limits_that_bind(result)}{result.or_rebalance}"
+    return f"{what} is possible, but not by the moves this goal allows{limits}"
+
+
+def _bytes_outside_band(result: PlanningResult) -> str:
+    if not result.goal.evens_replicas or not len(result.out_of_band):
+        return ""
+    brokers = result.list_brokers(result.out_of_band)
+    percent = result.request.policy.bytes_tolerance_percent
+    return (
+        f"{brokers} will hold bytes more than {percent} % away from the fair share; "
+        + _why_outside(result, result.out_of_band, result.cluster.size_bytes, result.band)
+    )
+
+
+def _why_outside(result: PlanningResult, outside: Ints, weights: Ints, band: ByteBand) -> str:
+    """Return which reasons bind: brokers are `outside` their band of bytes, or of rates.
+
+    Only what is proven is called the best there is.
+    """
+    cluster, after = result.cluster, result.after
+    if result.deferred.partitions:
+        return _LEFT_BY_BUDGET
+    fixed = cluster.load(np.where(cluster.may_change[:, None], NOBODY, after.replicas), weights)
+    has_fixed = (fixed > band.highest)[outside]
+    is_giant = weights[:, None] > np.append(band.highest, UNBOUNDED)[after.replicas]
+    has_giant = ~has_fixed & np.isin(outside, after.replicas[is_giant])
+    reasons = []
+    if has_fixed.any():
+        left_alone = "what is left alone there (excluded topics, reassignments) is more than that"
+        reasons.append((has_fixed, left_alone))
+    if has_giant.any():
+        is_there = is_giant & np.isin(after.replicas, outside[has_giant])
+        largest = int(np.where(is_there.any(axis=1), weights, -1).argmax())
+        name, holders = cluster.name(largest), after.replicas[largest]
+        is_the_same = np.isin(outside[has_giant], holders).all()
+        alone = f"{name} alone" if is_the_same else f"one replica alone (such as {name})"
+        reasons.append((has_giant, f"{alone} is more than a fair share"))
+    others = ~has_giant & ~has_fixed
+    if others.any():
+        reasons.append((others, _why_no_better(result, is_bytes=weights is cluster.size_bytes)))
+    if len(reasons) == 1:
+        return reasons[0][1]
+    return "; ".join(f"{result.list_brokers(outside[which])}: {why}" for which, why in reasons)
+
+
+def _why_no_better(result: PlanningResult, *, is_bytes: bool) -> str:
+    after, within = result.after, _limits_that_bind(result)
+    is_proven = after.bound is not None and after.bound.is_reached
+    if is_proven and is_bytes:
+        return f"no plan for this goal does better{within}, as is proven{result.or_rebalance}"
+    if after.has_budget_ended or not (is_proven or after.bound is None):
+        return "the search ended by its budget; a scope of fewer topics may find better"
+    how = "no move or exchange of two replicas that this goal allows is better"
+    return f"{how}{within}{result.or_rebalance}"
+
+
+def _limits_that_bind(result: PlanningResult) -> str:
+    """Return ` within broker_sets, ...`: all that keeps brokers from getting replicas."""
+    cluster, counts, sharing = result.cluster, result.after.counts, result.roles.sharing
+    receiving = result.roles.destinations
+    left_out, scope = result.left_out, result.request.scope
+    is_partial = bool(left_out and left_out.partition_count) or bool(cluster.is_excluded.any())
+    is_full = result.after.room < int(cluster.size_bytes.max(initial=0))
+    limits = {
+        "broker_sets": result.has_sets,
+        "max_replicas_per_broker": (receiving & (counts >= cluster.max_counts)).any(),
+        "no_new_replicas_on": (sharing & cluster.takes_none).any(),
+        "disk_limit_percent": (receiving & is_full).any(),
+        "the topics of the plan": is_partial,
+        "the brokers of the plan": bool(scope.broker_ids or scope.excluded_broker_ids),
+    }
+    names = [name for name, binds in limits.items() if binds]
+    return f" within {join_names(names)}" if names else ""
+
+
+def _traffic_at_least(result: PlanningResult) -> str:
+    """Return a note of rates of topics that are or may be compacted, by which this plan weighs:
+    they are lower bounds.
+    """
+    count = int(result.cluster.is_rate_at_least.sum())
+    if not result.evens_traffic or not count:
+        return ""
+    subject = "rate of 1 partition is a lower bound: its topic is compacted, or may be"
+    if count > 1:
+        subject = (
+            f"rates of {count} partitions are lower bounds: their topics are compacted, or may be"
+        )
+    return (
+        f"the {subject} (where the cleanup policy is not known). Compaction removes records "
+        "unnoticed, so brokers that lead or follow them may take in more than the plan says"
+    )
+
+
+def _traffic_unknown(result: PlanningResult) -> str:
+    """Return a warning where too few rates are known to even traffic."""
+    cluster = result.cluster
+    if not result.goal.evens_replicas or not cluster.bytes_in.any() or result.evens_traffic:
+        return ""
+    unknown_count = int((~cluster.is_rate_known).sum())
+    return (
+        f"traffic is not evened: the rates of {unknown_count} of {cluster.partition_count} "
+        f"partitions are not known, and {MIN_KNOWN_PERCENT} % have to be; take another snapshot, "
+        "so that more are known"
+    )
+
+
+def _traffic_outside_band(result: PlanningResult) -> str:
+    """Return a warning of brokers that take in too much or too little."""
+    if not result.evens_traffic or not len(result.out_of_traffic_band):
+        return ""
+    percent = result.request.policy.bytes_in_tolerance_percent
+    brokers = result.list_brokers(result.out_of_traffic_band)
+    return (
+        f"{brokers} will take in (as leader and as follower) more than {percent} % away from "
+        "the fair share; "
+        + _why_outside(
+            result, result.out_of_traffic_band, result.cluster.bytes_in, result.traffic_band
+        )
+    )
+
+
+def _full_disks(result: PlanningResult) -> str:
+    """Return a warning of brokers that would get more if their fullest log dir allowed it."""
+    after = result.after
+    has_few_replicas = after.counts < result.best_counts
+    has_few_bytes = after.bytes_held < result.band.lowest
+    is_resized = result.request.goal is Goal.REPLICATION_FACTOR
+    is_lacking = has_few_replicas | has_few_bytes | is_resized
+    is_full = after.room < int(result.cluster.size_bytes.max(initial=0))
+    full = np.flatnonzero(result.roles.destinations & is_lacking & is_full)
+    if result.goal.keeps_order or not len(full):
+        return ""
+    percent = result.request.policy.disk_limit_percent
+    return (
+        f"{result.list_brokers(full)} can take no more: a log dir would be over {percent} % of its "
+        "disk while old copies are still there; more disk, fewer bytes (retention), or a higher "
+        "disk_limit_percent would help"
+    )
+
+
+def _cordoned_log_dirs(result: PlanningResult) -> str:
+    """Return a warning of brokers that take no new replicas, or only in some log dirs."""
+    cluster = result.cluster
+    if not result.goal.moves_replicas:
+        return ""
+    has_cordoned = cluster.is_live & cluster.is_in_scope & (cluster.cordoned_dirs > 0)
+    closed = np.flatnonzero(has_cordoned & ~cluster.takes_replicas)
+    partly = np.flatnonzero(has_cordoned & cluster.takes_replicas & result.roles.destinations)
+    sentences = []
+    if len(closed):
+        sentences.append(
+            f"{result.list_brokers(closed)} can take no new replicas: all log dirs are cordoned; "
+            "delete cordoned.log.dirs when the drain has ended"
+        )
+    if len(partly):
+        sentences.append(
+            f"{result.list_brokers(partly)} have log dirs that are cordoned; which of the others "
+            "new replicas go to is chosen by the broker"
+        )
+    return "; ".join(sentences)
+
+
+def _leaders_uneven(result: PlanningResult) -> str:
+    counts = result.leader_counts[result.roles.leading]
+    if result.goal.keeps_order or np.ptp(counts) <= 1:
+        return ""
+    idle_count = int((counts == 0).sum())
+    idle = ""
+    if idle_count:
+        idle = f"; {pluralize(idle_count, 'broker leads', 'brokers lead')} nothing"
+    is_scoped = result.request.scope != Scope() and _could_lead_more_evenly(result)
+    is_narrow = result.deferred.partitions or is_scoped
+    limit = "scope and budget of the request" if is_narrow else "the replica sets"
+    help_ = "" if is_narrow else result.or_rebalance
+    return (
+        f"leaders per broker will be {counts.min()} to {counts.max()}{idle}: "
+        f"{limit} allow no better{help_}"
+    )
+
+
+def _could_lead_more_evenly(result: PlanningResult) -> bool:
+    """Return whether the same replicas could lead more evenly, whatever the scope of the request.
+
+    They could where a broker that leads two more than another can pass leadership on to it, from
+    broker to broker, each to a replica of the same partition (Harvey et al. 2003, "Semi-matchings
+    for bipartite graphs and load balancing").
+    """
+    replicas, is_leading = result.assignment.replicas, result.roles.leading
+    leaders, counts = result.assignment.leaders, result.leader_counts
+    rows, columns = np.nonzero((replicas >= 0) & (leaders >= 0)[:, None])
+    passes_on = np.zeros((len(counts), len(counts)), dtype=np.bool_)
+    passes_on[leaders[rows], replicas[rows, columns]] = True
+    passes_on &= is_leading & is_leading[:, None]
+    is_reached = np.zeros_like(is_leading)
+    for level in np.unique(counts[is_leading])[::-1].tolist():
+        is_new = is_leading & (counts == level) & ~is_reached
+        while is_new.any():
+            is_reached |= is_new
+            is_new = passes_on[is_new].any(axis=0) & ~is_reached
+        if (counts[is_reached] <= level - 2).any():
+            return True
+    return False
+
+
+def _leaders_outside(result: PlanningResult) -> str:
+    """Return how many leaders will stand outside of the policy's `leader_racks`, and why."""
+    cluster, preferences = result.cluster, result.request.policy.leader_racks
+    unknown = sorted({*chain(*preferences.values())} - set(result.snapshot.racks.values()))
+    sentences = [f"no broker is in a rack of leader_racks: {', '.join(unknown)}"] if unknown else []
+    is_outside = cluster.is_outside(result.assignment.leaders)
+    replicas = result.assignment.replicas
+    has_one = ((replicas >= 0) & ~cluster.is_outside(replicas)).any(axis=1)
+    if without := int((is_outside & ~has_one).sum()):
+        stand = pluralize(without, "leader stands", "leaders stand")
+        sentences.append(f"{stand} outside of leader_racks, without a replica there")
+    if others := int((is_outside & has_one).sum()):
+        stand = pluralize(others, "leader stands", "leaders stand")
+        sentences.append(
+            f"{stand} outside of leader_racks: this goal leaves them, leaders per broker would be "
+            "less even, or no replica there may lead"
+        )
+    return "; ".join(sentences)
+
+
 # -- what clients notice, and what comes later
 
 
@@ -413,7 +745,18 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _unknown_racks,
     _offline_log_dirs,
     _without_topic_ids,
-    *EVENNESS_WARNINGS,
+    _racks_not_repaired,
+    _racks_lost,
+    _uneven_racks,
+    _left_alone_uneven,
+    _counts_not_reached,
+    _bytes_outside_band,
+    _traffic_unknown,
+    _traffic_outside_band,
+    _full_disks,
+    _cordoned_log_dirs,
+    _leaders_uneven,
+    _leaders_outside,
     _min_insync_is_all,
     _goal_not_reached,
     lambda result: result.goal.undone(result),
@@ -426,10 +769,10 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
 
 NOTES: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _excluded,
-    shares_by_disk,
-    beside_giants,
+    _shares_by_disk,
+    _beside_giants,
     _fullest_log_dir,
-    traffic_at_least,
+    _traffic_at_least,
     _coordinators,
     _tiered,
     _not_proven,

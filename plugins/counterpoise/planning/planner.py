@@ -32,11 +32,11 @@ from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
 from counterpoise.planning.broker_sets import BrokerSetPart, parts_of, place_in_each
 from counterpoise.planning.budget import keep_copies_within
-from counterpoise.planning.evenness import is_worth_copying, is_worth_moving
 from counterpoise.planning.explanation import explain
 from counterpoise.planning.goals import GOALS
 from counterpoise.planning.leader_candidates import Candidates
 from counterpoise.planning.leader_choice import choose_leaders
+from counterpoise.planning.minimum_gain import is_worth_copying, is_worth_moving
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.planning_result import FinalAssignment, PlanningGoal, PlanningResult
 from counterpoise.planning.request_checks import (
