@@ -184,7 +184,7 @@ def _evening_reasons(result: PlanningResult, copied: Ints) -> list[str]:
     assignment = result.assignment
     outside_before, outside_after = map(replicas_outside_sets, (result.before, result.after))
     is_for_set = (outside_before > outside_after)[copied]
-    racks_gained = result.rack_moves(result.before) - result.rack_moves(result.after)
+    racks_gained = result.rack_moves_before - result.rack_moves_after
     is_for_racks = (racks_gained[copied] > 0) & ~is_for_set
     # In a row as many replicas come as go, so the pairs are in the same order.
     rows, columns = np.nonzero(assignment.is_removed[copied])

@@ -55,8 +55,7 @@ def _replica_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     """Yield the gain in each measure of replicas, and what it is measured against."""
     roles, before, after = result.roles, result.before, result.after
     replica_count = int(after.counts.sum())
-    racks_gained = before.rack_moves(roles.staying) - after.rack_moves(roles.staying)
-    yield int(racks_gained.sum()), 0
+    yield int((result.rack_moves_before - result.rack_moves_after).sum()), 0
     yield _constraints_broken(before, result) - _constraints_broken(after, result), 0
     misplaced = _replicas_misplaced(before, roles) - _replicas_misplaced(after, roles)
     yield misplaced, replica_count

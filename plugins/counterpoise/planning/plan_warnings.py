@@ -347,12 +347,12 @@ def _racks_not_repaired(result: PlanningResult) -> str:
     sentence = "{has} more replicas in one rack than needed, though the racks would allow better"
     if result.request.goal is not Goal.REBALANCE:
         sentence += "; goal rebalance can repair that"
-    return result.name_partitions(result.rack_moves(result.after) > 0, sentence)
+    return result.name_partitions(result.rack_moves_after > 0, sentence)
 
 
 def _racks_lost(result: PlanningResult) -> str:
     """Return a warning of partitions that the plan itself spreads less evenly over racks."""
-    is_lost = result.rack_moves(result.after) > result.rack_moves(result.before)
+    is_lost = result.rack_moves_after > result.rack_moves_before
     return result.name_partitions(
         is_lost & result.assignment.is_in_plan,
         "will be less even over racks than now, since no broker of another rack has room for a "

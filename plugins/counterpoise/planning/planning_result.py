@@ -299,24 +299,29 @@ class PlanningResult:
 
     def by_broker(self, measure: Callable[["PlanningResult"], Ints]) -> Ints:
         """Return one entry per broker: that of its broker set's own result."""
-        columns = [measure(result) for result in self.results_by_part]
-        if not self.has_sets:
-            return columns[0]
-        total = np.zeros(self.cluster.broker_count, dtype=np.int64)
-        for part, column in zip(self.parts, columns, strict=True):
-            total[part.brokers] = column[part.brokers]
-        return total
+        column = np.zeros(self.cluster.broker_count, dtype=np.int64)
+        for part, result in zip(self.parts, self.results_by_part, strict=True):
+            column[part.brokers] = measure(result)[part.brokers]
+        return column
 
-    def rack_moves(self, placement: Placement) -> Ints:
-        """Return, per partition, how many replicas have to change racks, of the brokers of its
-        set, until it is spread over them as evenly as can be.
+    def by_partition(self, measure: Callable[["PlanningResult"], Ints]) -> Ints:
+        """Return one entry per partition: that of its broker set's own result."""
+        column = np.zeros(self.cluster.partition_count, dtype=np.int64)
+        for part, result in zip(self.parts, self.results_by_part, strict=True):
+            column[part.rows] = measure(result)
+        return column
+
+    @cached_property
+    def rack_moves_before(self) -> Ints:
+        """Return, per partition, how many replicas have to change racks until it is spread as
+        evenly as can be, over the racks of its broker set.
         """
-        if not self.has_sets:
-            return placement.rack_moves(self.roles.staying)
-        missing = np.zeros(self.cluster.partition_count, dtype=np.int64)
-        for part in self.parts:
-            missing[part.rows] = part.of(placement).rack_moves(part.roles.staying)
-        return missing
+        return self.by_partition(lambda part: part.before.rack_moves(part.roles.staying))
+
+    @cached_property
+    def rack_moves_after(self) -> Ints:
+        """Return the same in the end."""
+        return self.by_partition(lambda part: part.after.rack_moves(part.roles.staying))
 
     @cached_property
     def bounds(self) -> tuple[LowerBound, LowerBound | None]:
@@ -388,11 +393,7 @@ class PlanningResult:
     @cached_property
     def free_destinations(self) -> Ints:
         """Return, per partition, how many destinations have no replica of it before."""
-        free = np.zeros(self.cluster.partition_count, dtype=np.int64)
-        for part, result in zip(self.parts, self.results_by_part, strict=True):
-            destinations = part.roles.destinations
-            free[part.rows] = int(destinations.sum()) - result.before.count_on(destinations)
-        return free
+        return self.by_partition(_free_destinations)
 
     # -- for sentences
 
@@ -476,6 +477,11 @@ def as_range(values: Ints) -> str:
     """Return `4 to 7`, or `4` where all are the same."""
     low, high = int(np.min(values)), int(np.max(values))
     return str(low) if low == high else f"{low} to {high}"
+
+
+def _free_destinations(result: PlanningResult) -> Ints:
+    destinations = result.roles.destinations
+    return int(destinations.sum()) - result.before.count_on(destinations)
 
 
 def _best_counts(result: PlanningResult) -> Ints:

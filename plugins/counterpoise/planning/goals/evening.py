@@ -15,7 +15,7 @@ What remains in the end is a state that another planning would leave as it is: t
 nothing. Most plans take one round.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar
@@ -24,7 +24,7 @@ import numpy as np
 
 from counterpoise.errors import InputError
 from counterpoise.model.columns import NOBODY, Flags, Ints
-from counterpoise.model.evenness import ByteBand, highest_share
+from counterpoise.model.evenness import highest_share
 from counterpoise.model.plan import LowerBound
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
@@ -33,6 +33,7 @@ from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.fair_shares import (
     TopicShares,
     byte_band,
+    bytes_outside_band,
     count_targets,
     has_equal_shares,
     shares_of_bytes,
@@ -139,7 +140,7 @@ class EveningGoal(PlanningGoal):
         even_counts(cheaper, roles, request.policy, placement.counts)
         self.search(cheaper, roles, request)
         has_room = (cheaper.arriving <= placement.arriving) | (cheaper.room >= 0)
-        rank = partial(_full_rank, roles=roles, policy=request.policy)
+        rank = partial(_rank, roles=roles, policy=request.policy)
         if has_room.all() and rank(cheaper) < rank(placement):
             placement.take_over(cheaper)
             placement.has_budget_ended = cheaper.has_budget_ended
@@ -160,16 +161,16 @@ class EveningGoal(PlanningGoal):
     ) -> None:
         """Move replicas for what so many bytes buy; where a search comes to less, `cut` stays."""
         placement = Placement.of(cut.cluster)
-        percent = request.policy.bytes_tolerance_percent
-        find_band = partial(byte_band, roles=roles, tolerance_percent=percent)
-        max_counts = self.max_counts(placement, roles)
+        policy, max_counts = request.policy, self.max_counts(placement, roles)
         if placement.is_small():
+            percent = policy.bytes_tolerance_percent
+            find_band = partial(byte_band, roles=roles, tolerance_percent=percent)
             choice = replace(ReplicaChoice.to_even(placement, roles), max_counts=max_counts)
             place_within(placement, choice, find_band, roles.sharing, max_bytes, cut)
             cut.take_over(placement)
             return
-        search_within(placement, roles, request.policy, max_counts, max_bytes)
-        if _rank(placement, roles, find_band) <= _rank(cut, roles, find_band):
+        search_within(placement, roles, policy, max_counts, max_bytes)
+        if _rank(placement, roles, policy) <= _rank(cut, roles, policy):
             cut.take_over(placement)
 
     def _choice(self, start: Placement, roles: Roles, request: PlanRequest) -> ReplicaChoice:
@@ -325,23 +326,18 @@ def even_out(placement: Placement, roles: Roles, request: PlanRequest, max_count
     even_counts(placement, roles, request.policy, wanted)
 
 
-def _rank(
-    placement: Placement, roles: Roles, find_band: Callable[[Placement], ByteBand]
-) -> tuple[int, int, int, int]:
-    """Return what is left on brokers that leave, racks, counts, and bytes outside the band."""
-    outside = find_band(placement).bytes_outside(placement.bytes_held)[roles.sharing]
+def _rank(placement: Placement, roles: Roles, policy: BalancePolicy) -> tuple[int, ...]:
+    """Return what is left on brokers that leave, racks, counts, bytes and traffic outside of their
+    bands, and bytes copied.
+    """
     left_behind = int(placement.counts[roles.leaving].sum())
-    return (left_behind, *_unevenness(placement, roles), int(outside.sum()))
-
-
-def _full_rank(placement: Placement, roles: Roles, policy: BalancePolicy) -> tuple[int, ...]:
-    """Return what `_rank` does, then traffic outside its band, and bytes copied."""
-    find_band = partial(byte_band, roles=roles, tolerance_percent=policy.bytes_tolerance_percent)
+    outside = bytes_outside_band(placement, roles, policy.bytes_tolerance_percent)
     traffic = 0
     if placement.cluster.knows_traffic:
         band = traffic_band(placement, roles, policy.bytes_in_tolerance_percent)
         traffic = int(band.bytes_outside(placement.traffic)[roles.sharing].sum())
-    return (*_rank(placement, roles, find_band), traffic, int(placement.arriving.sum()))
+    copied = int(placement.arriving.sum())
+    return (left_behind, *_unevenness(placement, roles), outside, traffic, copied)
 
 
 def _unevenness(placement: Placement, roles: Roles) -> _Unevenness:

@@ -86,8 +86,8 @@ def reached_bound(result: PlanningResult, needed: LowerBound) -> LowerBound:
     is_even = reached <= best
     more_counts = int(np.maximum(0, after.counts - before.counts).sum())
     more_bytes = int(np.maximum(0, after.bytes_held - before.bytes_held).sum())
-    racks_gained = _rack_moves(result, before) - _rack_moves(result, after)
-    cures = np.maximum(0, racks_gained)
+    racks_gained = result.rack_moves_before - result.rack_moves_after
+    cures = np.maximum(0, racks_gained * cluster.may_change)
     replicas = needed.replicas if is_even else more_counts
     copied_bytes = more_bytes if len(result.out_of_band) else needed.bytes
     copied_bytes = max(copied_bytes, after.min_copied_bytes)
@@ -97,11 +97,6 @@ def reached_bound(result: PlanningResult, needed: LowerBound) -> LowerBound:
         replicas=min(int(copied.sum()), max(replicas, int(cures.sum()))),
         bytes=min(int((copied * sizes).sum()), max(copied_bytes, int((cures * sizes).sum()))),
     )
-
-
-def _rack_moves(result: PlanningResult, placement: Placement) -> Ints:
-    """Return, per partition that may change, how many replicas have to change racks."""
-    return result.rack_moves(placement) * result.cluster.may_change
 
 
 def evening_bound(result: PlanningResult) -> LowerBound:
@@ -116,7 +111,7 @@ def evening_bound(result: PlanningResult) -> LowerBound:
 
 def _evening_bound(result: PlanningResult) -> LowerBound:
     """Return the bounds of one broker set: of counts and bytes, or of rack cures."""
-    cures = _rack_moves(result, result.before)
+    cures = result.rack_moves_before * result.cluster.may_change
     sizes, percent = result.cluster.size_bytes, result.request.policy.bytes_tolerance_percent
     of_replicas = replica_weights(result.cluster, result.roles)
     of_bytes = byte_weights(result.cluster, result.roles)
@@ -244,7 +239,7 @@ def _possible_rack_bounds(
     roles = result.roles
     is_bound = ~np.append(roles.sharing | roles.leaving, True)[before.replicas].all(axis=1)
     is_going = can_move & ~is_bound & (before.count_on(roles.leaving) > 0)
-    is_spread = before.rack_moves(result.roles.staying) == 0
+    is_spread = result.rack_moves_before == 0
     is_regular = can_move & is_spread & ~is_bound & ~is_going
     is_uncertain = can_move & ~is_regular & ~is_going
     regular_low, regular_high = spread_bounds(counts, is_regular, units, rack_sizes)
