@@ -20,7 +20,7 @@ import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import highest_share, units_misplaced
-from counterpoise.planning.fair_shares import TopicShares, bytes_outside_band
+from counterpoise.planning.fair_shares import bytes_outside_band
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.planning_result import PlanningResult
 
@@ -62,7 +62,6 @@ def _replica_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     percent = result.request.policy.bytes_tolerance_percent
     bytes_before = bytes_outside_band(before, roles, percent)
     yield bytes_before - bytes_outside_band(after, roles, percent), int(after.bytes_held.sum())
-    yield _above_topic_share(before, result) - _above_topic_share(after, result), replica_count
     if result.evens_traffic:
         outside = _traffic_outside(before, result) - _traffic_outside(after, result)
         yield outside, int(after.traffic.sum())
@@ -116,16 +115,6 @@ def _replicas_misplaced(placement: Placement, roles: Roles) -> int:
     cluster, sharing = placement.cluster, roles.sharing
     weights = cluster.weights(sharing)[sharing]
     return units_misplaced(placement.counts[sharing].tolist(), weights.tolist())
-
-
-def _above_topic_share(placement: Placement, result: PlanningResult) -> int:
-    """Return the replicas above the highest share of their topic, over all topics and brokers."""
-    shares = TopicShares.of(placement, result.roles, placement.counts)
-    total = 0
-    for broker in np.flatnonzero(result.roles.sharing).tolist():
-        above = placement.topic_counts[:, broker] - shares.highest(broker)
-        total += int(np.maximum(0, above).sum())
-    return total
 
 
 def _leaders_above_share(result: PlanningResult, leaders: Ints) -> int:

@@ -36,8 +36,8 @@ _EMPTYING: Final = (Goal.REMOVE_BROKERS, Goal.REPAIR)  # these say themselves wh
 
 def check_request(goal: PlanningGoal, request: PlanRequest, snapshot: ClusterSnapshot) -> None:
     """Raise InputError when the parts of a request do not fit each other or the cluster."""
+    check_parts(goal, request)
     live = set(snapshot.live_broker_ids)
-    _check_brokers_given(goal, request)
     _check_registered(request, snapshot)
     if not live:
         name = name_cluster(snapshot)
@@ -47,13 +47,11 @@ def check_request(goal: PlanningGoal, request: PlanRequest, snapshot: ClusterSna
     _check_topics(request, snapshot)
     _check_scope_brokers(request, snapshot)
     _check_brokers_left(goal, request, live)
-    _check_numbers(request)
-    goal.check(request)
 
 
 def check_parts(goal: PlanningGoal, request: PlanRequest) -> None:
     """Raise InputError when the parts of a request do not fit each other, whatever the cluster."""
-    _check_brokers_given(goal, request)
+    _check_brokers_given(request)
     _check_numbers(request)
     goal.check(request)
 
@@ -82,7 +80,7 @@ def _brokers_of_replicas(snapshot: ClusterSnapshot) -> frozenset[int]:
 # -- brokers of the goal
 
 
-def _check_brokers_given(goal: PlanningGoal, request: PlanRequest) -> None:
+def _check_brokers_given(request: PlanRequest) -> None:
     which_brokers = KINDS[request.goal].brokers
     if which_brokers and not request.broker_ids:
         raise InputError(
