@@ -3,7 +3,7 @@
 Goals that even the cluster out plan within the budget (`placing/within_budget`), and start from
 this part; all others keep it.
 
-    deferred = keep_copies_within(placement, before, max_bytes)      # takes copies back
+    deferred = keep_copies_within(placement, before, racks_gained, max_bytes)   # takes copies back
 
     order of the partitions that are copied:
         those that get better racks first
@@ -33,8 +33,13 @@ from counterpoise.planning.placement import Placement
 _Parts: TypeAlias = NDArray[np.float64]
 
 
-def keep_copies_within(placement: Placement, before: Placement, max_bytes: int) -> Deferred:
-    """Take copies (and removals) back until the rest fits; return what was taken back."""
+def keep_copies_within(
+    placement: Placement, before: Placement, racks_gained: Ints, max_bytes: int
+) -> Deferred:
+    """Take copies (and removals) back until the rest fits; return what was taken back.
+
+    `racks_gained` says of each partition how many replicas came to the racks they should be on.
+    """
     changed = np.flatnonzero((placement.replicas != placement.original).any(axis=1))
     cluster = placement.cluster
     original = placement.original[changed]
@@ -43,7 +48,6 @@ def keep_copies_within(placement: Placement, before: Placement, max_bytes: int) 
     is_removed = placement.is_removed[changed]
     copies = is_added.sum(axis=1)
     copied_bytes = copies * cluster.size_bytes[changed]
-    racks_gained = before.rack_moves(cluster.is_live) - placement.rack_moves(cluster.is_live)
     order = _best_first(
         partitions=changed,
         sources=np.where(is_removed, original, -1).max(axis=1),

@@ -37,7 +37,7 @@ from counterpoise.planning.goals import GOALS
 from counterpoise.planning.leader_candidates import Candidates
 from counterpoise.planning.leader_choice import choose_leaders
 from counterpoise.planning.minimum_gain import is_worth_copying, is_worth_moving
-from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placement import Placement
 from counterpoise.planning.planning_result import FinalAssignment, PlanningGoal, PlanningResult
 from counterpoise.planning.request_checks import (
     check_parts,
@@ -143,7 +143,8 @@ def _within_budget(result: PlanningResult, max_bytes: int) -> PlanningResult:
     Each set has what its part copies; the last one also what is left.
     """
     placement, bytes_left = result.after, max_bytes
-    deferred = keep_copies_within(placement, result.before, max_bytes)
+    racks_gained = result.rack_moves_before - result.rack_moves_after
+    deferred = keep_copies_within(placement, result.before, racks_gained, max_bytes)
 
     def place(part: BrokerSetPart, after: Placement) -> None:
         nonlocal bytes_left
@@ -221,25 +222,18 @@ def plan_to_reach(
     is_led_by_another = (cluster.leaders >= 0) & (cluster.leaders != replicas[:, 0])
     is_changed = (replicas != cluster.replicas).any(axis=1)
     is_in_plan = is_changed | (is_wanted & is_led_by_another)
-    live = cluster.is_live
-    roles = Roles(
-        destinations=live,
-        sources=live,
-        leaving=np.zeros_like(live),
-        staying=live,
-        sharing=live,
-        leading=live,
-    )
+    goal = _Imported()
+    roles = goal.roles(cluster, cluster.flags(()))
     result = PlanningResult(
         snapshot=snapshot,
-        goal=_Imported(),
+        goal=goal,
         request=PlanRequest(Goal.IMPORTED, policy=policy),
         cluster=cluster,
         roles=roles,
         before=Placement.of(cluster),
         after=Placement.of(cluster, replicas.copy()),
         assignment=FinalAssignment(cluster, cluster.replicas, replicas, is_in_plan),
-        parts=parts_of(cluster, roles, _Imported().within),
+        parts=parts_of(cluster, roles, goal.within),
     )
     return explain(result)
 

@@ -36,7 +36,7 @@ from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand, is_worse
 from counterpoise.model.plan import Deferred, LowerBound, MoveReason
 from counterpoise.model.racks import spread_bounds
-from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.request import KINDS, Goal, PlanRequest
 from counterpoise.model.words import agree, list_brokers, name_brokers, pluralize, verb
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.broker_sets import BrokerSetPart
@@ -52,8 +52,8 @@ from counterpoise.planning.fair_shares import (
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.small import best_counts
 
-IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
-IS_LEADERLESS: Final = "without a leader to copy from; bring a broker back"
+_IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
+_IS_LEADERLESS: Final = "without a leader to copy from; bring a broker back"
 HAS_NO_DESTINATION: Final = (
     "without a broker to go to: no other live one in scope has room and may have a replica; add "
     "brokers or disk, widen the scope, or raise the limit that binds (disk_limit_percent, "
@@ -71,11 +71,14 @@ class PlanningGoal:
     elects: ClassVar[bool] = True
     evens_replicas: ClassVar[bool] = False  # also where it does so only with what it moves anyway
     copies_for_traffic: ClassVar[bool] = False  # also what nothing else asks for
-    moves_replicas: ClassVar[bool] = True
     keeps_order: ClassVar[bool] = False  # replica lists stay as placed: no leader is chosen
     is_placed_whole: ClassVar[bool] = False  # not by broker set: `place_whole` keeps to the sets
     shares_scope: ClassVar[bool] = False  # even are the topics of the request, not the cluster
     copy_reason: ClassVar[MoveReason | None] = None  # of every copy; None where it is evenness
+
+    @property
+    def moves_replicas(self) -> bool:
+        return KINDS[self.name].copies
 
     def check_brokers(self, dead: Sequence[int], alive: Sequence[int], live: Set[int]) -> None:
         """Raise InputError for brokers of the request, dead and alive, that the goal cannot take.
@@ -426,16 +429,31 @@ class PlanningResult:
         sentence = agree(len(partitions), f"{pluralize(len(partitions), 'partition')} {sentence}")
         return f"{sentence}: {self.cluster.names(partitions)}"
 
-    def list_undone(self, *kinds: tuple[Flags, str]) -> str:
-        """Return which partitions are left and why, for each kind that has any; "" for none."""
-        sentences = []
-        for is_concerned, why in kinds:
-            partitions = np.flatnonzero(is_concerned)
-            if len(partitions):
-                which = f"({self.cluster.names(partitions)})"
-                singular, plural = f"partition {which} is {why}", f"partitions {which} are {why}"
-                sentences.append(pluralize(len(partitions), singular, plural))
-        return "; ".join(sentences)
+    def list_undone(self, is_concerned: Flags, *kinds: tuple[Flags, str]) -> str:
+        """Return which of the partitions concerned are left and why; "" for none.
+
+        That is where they move or have no leader, and for each other kind that has any.
+        """
+        is_moving, is_leaderless = self.cluster.is_moving, self.cluster.is_leaderless
+        sentences = [
+            self._is_left(is_concerned & is_moving, _IS_MOVING),
+            self._is_left(is_concerned & is_leaderless & ~is_moving, _IS_LEADERLESS),
+            *(self._is_left(is_concerned & is_of_kind, why) for is_of_kind, why in kinds),
+        ]
+        return "; ".join(filter(None, sentences))
+
+    def list_left_to_repair(self) -> str:
+        """Return partitions left alone for a replica on a dead broker, which is not the goal's."""
+        return self._is_left(self.cluster.is_left_to_repair, _IS_LEFT_TO_REPAIR)
+
+    def _is_left(self, is_concerned: Flags, why: str) -> str:
+        partitions = np.flatnonzero(is_concerned)
+        if not len(partitions):
+            return ""
+        which = f"({self.cluster.names(partitions)})"
+        return pluralize(
+            len(partitions), f"partition {which} is {why}", f"partitions {which} are {why}"
+        )
 
     def list_non_empty(self) -> str:
         """Return excluded partitions that keep a replica on a broker that is to be emptied."""
@@ -447,10 +465,6 @@ class PlanningResult:
         return self.name_partitions(
             stays, f"{{is}} excluded, so {brokers} {remain} non-empty and must not be stopped"
         )
-
-    def list_left_to_repair(self) -> str:
-        """Return partitions left alone for a replica on a dead broker, which is not the goal's."""
-        return self.list_undone((self.cluster.is_left_to_repair, _IS_LEFT_TO_REPAIR))
 
 
 def min_leader_range(result: PlanningResult) -> int:

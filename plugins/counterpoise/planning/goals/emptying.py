@@ -26,8 +26,6 @@ from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.small import place_best
 from counterpoise.planning.planning_result import (
     HAS_NO_DESTINATION,
-    IS_LEADERLESS,
-    IS_MOVING,
     PlanningGoal,
     PlanningResult,
 )
@@ -39,6 +37,18 @@ class DrainingGoal(PlanningGoal):
     """What goals have in common that copy all replicas of some brokers elsewhere."""
 
     elects: ClassVar[bool] = False
+
+    def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
+        staying = cluster.is_live & ~named
+        able = staying & cluster.is_in_scope
+        return Roles(
+            destinations=able & cluster.takes_replicas,
+            sources=named,
+            leaving=named,
+            staying=staying,
+            sharing=able,
+            leading=able,
+        )
 
     def may_drain(self, cluster: ClusterArrays) -> Flags:
         """Return the partitions whose replicas may leave their brokers."""
@@ -81,18 +91,6 @@ class RemoveBrokers(DrainingGoal):
     name: ClassVar[Goal] = Goal.REMOVE_BROKERS
     evens_replicas: ClassVar[bool] = True
     copy_reason: ClassVar[MoveReason | None] = MoveReason.DRAIN
-
-    def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
-        staying = cluster.is_live & ~named
-        able = staying & cluster.is_in_scope
-        return Roles(
-            destinations=able & cluster.takes_replicas,
-            sources=named,
-            leaving=named,
-            staying=staying,
-            sharing=able,
-            leading=able,
-        )
 
     def may_drain(self, cluster: ClusterArrays) -> Flags:
         return cluster.may_drain
@@ -160,7 +158,7 @@ class Repair(DrainingGoal):
         dead = ~cluster.is_live & cluster.is_in_scope
         if named.any():
             dead &= named
-        return super().roles(cluster, named).but(sources=dead, leaving=dead)
+        return PlanningGoal.roles(self, cluster, named).but(sources=dead, leaving=dead)
 
     def may_drain(self, cluster: ClusterArrays) -> Flags:
         return cluster.may_change  # without a leader there is no broker to copy from
@@ -197,12 +195,7 @@ class Repair(DrainingGoal):
         cluster = result.cluster
         is_concerned = (result.after.count_on(result.roles.leaving) > 0) & ~cluster.is_excluded
         is_concerned &= ~cluster.is_left_to_repair  # that is a warning of its own
-        is_leaderless = cluster.is_leaderless & ~cluster.is_moving
-        return result.list_undone(
-            (is_concerned & cluster.is_moving, IS_MOVING),
-            (is_concerned & is_leaderless, IS_LEADERLESS),
-            (is_concerned & cluster.may_change, HAS_NO_DESTINATION),
-        )
+        return result.list_undone(is_concerned, (cluster.may_change, HAS_NO_DESTINATION))
 
 
 def _lost_log_dirs(result: PlanningResult) -> str:

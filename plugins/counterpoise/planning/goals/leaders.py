@@ -22,7 +22,6 @@ from counterpoise.planning.request_checks import brokers_are
 
 class Leaders(PlanningGoal):
     name: ClassVar[Goal] = Goal.LEADERS
-    moves_replicas: ClassVar[bool] = False
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         nobody = np.zeros_like(named)

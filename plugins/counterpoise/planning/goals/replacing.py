@@ -25,7 +25,7 @@ from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.goals.emptying import DrainingGoal
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.planning_result import IS_LEADERLESS, IS_MOVING, PlanningResult
+from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes
 
 
@@ -41,22 +41,6 @@ class ReplaceBrokers(DrainingGoal):
         complaints = [f"broker {one} replaces several; give each one of its own" for one in twice]
         complaints += [f"broker {one} is old and new; plan one step at a time" for one in both]
         _refuse(request, complaints)
-
-    def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
-        staying = cluster.is_live & ~named
-        able = staying & cluster.is_in_scope
-        return (
-            super()
-            .roles(cluster, named)
-            .but(
-                destinations=able & cluster.takes_replicas,
-                sources=named,
-                leaving=named,
-                staying=staying,
-                sharing=able,
-                leading=able,
-            )
-        )
 
     def within(self, roles: Roles, part: ClusterArrays, brokers: Flags) -> Roles:
         """Return the roles of the whole cluster: a new broker of another set is refused."""
@@ -89,15 +73,8 @@ class ReplaceBrokers(DrainingGoal):
         """Return the partitions that keep the id of an old broker."""
         cluster = result.cluster
         is_concerned = result.after.count_on(result.roles.leaving) > 0
-        is_leaderless = cluster.is_leaderless & ~cluster.is_moving
-        left = result.list_undone(
-            (is_concerned & cluster.is_moving, IS_MOVING),
-            (is_concerned & is_leaderless, IS_LEADERLESS),
-            (
-                is_concerned & cluster.may_change,
-                "led by a broker out of scope, and would get another leader; widen the scope",
-            ),
-        )
+        led_outside = "led by a broker out of scope, and would get another leader; widen the scope"
+        left = result.list_undone(is_concerned, (cluster.may_change, led_outside))
         return "; ".join(filter(None, (left, result.list_non_empty())))
 
 

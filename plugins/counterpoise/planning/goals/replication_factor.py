@@ -21,8 +21,6 @@ from counterpoise.planning.placing.lowering import drop_surplus
 from counterpoise.planning.placing.new_replicas import add_missing
 from counterpoise.planning.planning_result import (
     HAS_NO_DESTINATION,
-    IS_LEADERLESS,
-    IS_MOVING,
     PlanningGoal,
     PlanningResult,
 )
@@ -92,12 +90,10 @@ def _not_resized(result: PlanningResult) -> str:
     cluster, counts = result.cluster, result.after.replica_counts
     factor = result.request.replication_factor or 0
     is_left = (counts != factor) & ~cluster.is_excluded & ~cluster.is_left_to_repair
-    is_leaderless = cluster.is_leaderless & ~cluster.is_moving
     return result.list_undone(
-        (is_left & cluster.is_moving, IS_MOVING),
-        (is_left & is_leaderless, IS_LEADERLESS),
-        (is_left & cluster.may_change & (counts < factor), HAS_NO_DESTINATION),
-        (is_left & cluster.may_change & (counts > factor), _HAS_TOO_FEW_IN_SCOPE),
+        is_left,
+        (cluster.may_change & (counts < factor), HAS_NO_DESTINATION),
+        (cluster.may_change & (counts > factor), _HAS_TOO_FEW_IN_SCOPE),
     )
 
 
