@@ -64,8 +64,9 @@ def used_by(
     command: Sequence[str],
     environment: Mapping[str, str] | None = None,
     max_cpu_seconds: int | None = None,
+    folder: Path | None = None,
 ) -> Used:
-    """Run a command, and return what it used.
+    """Run a command in a folder, and return what it used.
 
     After so many CPU seconds it is ended; its exit code is then -SIGXCPU, or -SIGKILL. Raises
     CalledProcessError when it fails otherwise; 1 is an answer (`counterpoise plan`: nothing moves).
@@ -76,7 +77,7 @@ def used_by(
             resource.setrlimit(resource.RLIMIT_CPU, (max_cpu_seconds, max_cpu_seconds + 1))
 
     process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, preexec_fn=limit
+        command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, preexec_fn=limit
     )
     try:
         _, status, used = os.wait4(process.pid, 0)

@@ -264,7 +264,7 @@ def measured(
         for _ in range(options.runs):
             for planner, environment in planners.items():
                 out = ["--out", str(folder / planner)]
-                runs[planner].append(used_by([*command, *out], environment, options.limit))
+                runs[planner].append(used_by([*command, *out], environment, options.limit, folder))
         return {
             planner: Result(
                 min(used.cpu_seconds for used in of_planner),
