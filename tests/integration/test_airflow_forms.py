@@ -14,8 +14,9 @@ from counterpoise.installation import Installation
 from counterpoise.model.run import Run
 from dev.local_airflow import AirflowApi, LocalAirflow
 from dev.local_airflow.api import AirflowApiError
-from dev.local_kafka import TopicSpec
+from dev.local_kafka import TopicSpec, create_topics
 from dev.local_kafka.load import MB
+from tests.support.kafka_facts import delete_topics
 from tests.support.shared_airflow import DAG, SNAPSHOTS, WAIT_SECONDS, Place
 
 pytestmark = pytest.mark.timeout(2400)
@@ -188,8 +189,19 @@ def check_snapshot(forms: Forms, run: Run) -> None:
     assert forms.client.get(links["Report"]).status_code == 200
 
 
-def test_where_nothing_moves_the_task_says_why_and_links_to_the_figures(forms: Forms) -> None:
-    dag_run_id = forms.started(cluster="demo", **DEMOTE)  # as an earlier test has done
+@pytest.fixture
+def idle_topic(forms: Forms) -> Iterator[str]:
+    """A topic of which broker 1 leads nothing."""
+    topic = TopicSpec("idle", [(2, 3), (3, 4)])
+    create_topics(forms.place.kafka.bootstrap_string, [topic])
+    yield topic.name
+    delete_topics(forms.place.kafka, {topic.name})
+
+
+def test_where_nothing_moves_the_task_says_why_and_links_to_the_figures(
+    forms: Forms, idle_topic: str
+) -> None:
+    dag_run_id = forms.started(cluster="demo", topics=[idle_topic], **DEMOTE)
     assert forms.api.wait_for_run(DAG, dag_run_id, WAIT_SECONDS).state == "success"
     states = forms.api.task_states(DAG, dag_run_id)
     assert (states["plan"], states["approve"], states["verdict"]) == (

@@ -11,7 +11,9 @@ import subprocess
 import sys
 from collections import Counter
 from functools import cache
+from math import inf
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from benchmarks.crooked.clusters import CASES, make
 from benchmarks.crooked.measure import measure
 from benchmarks.crooked.records import read_records
 from benchmarks.judge import judge
+from benchmarks.skewed_plans import SHAPES
 from counterpoise.errors import InputError
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
@@ -97,9 +100,12 @@ def test_some_hundred_replicas_come_near_to_the_share_of_each_broker() -> None:
     assert 15.8 * GB <= plan.lower_bound.bytes <= plan.copied_bytes
 
 
-def test_the_same_bytes_also_beside_a_busy_process() -> None:
-    """What the solver does is counted in its steps, and not in seconds."""
-    text = document("replicas-462")
+@pytest.mark.parametrize("name", ["replicas-462", "rebalance-8000"])
+def test_the_same_bytes_also_beside_a_busy_process(name: str) -> None:
+    """What solvers do is counted in their steps, and not in seconds: for some hundred replicas, and
+    for thousands, whose linear program is one by racks.
+    """
+    text = make(CASES[name]) if name in CASES else document(name)
     alone = planned(text, Goal.REBALANCE)
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     try:
@@ -109,6 +115,43 @@ def test_the_same_bytes_also_beside_a_busy_process() -> None:
             process.kill()
             process.wait()
     assert beside.to_json() == alone.to_json()
+
+
+class TooManyCallsError(Exception):
+    pass
+
+
+def calls_to_plan(shape: str, max_calls: float = inf) -> int:
+    """Return how many functions are called to plan for 20,000 partitions: work without a clock.
+
+    Raises TooManyCallsError above `max_calls`.
+    """
+    text = SHAPES[shape].document(20_000)
+    snapshot = from_document_text(json.dumps(text))
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+        if calls > max_calls:
+            raise TooManyCallsError(shape)
+
+    counted_before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        make_plan(snapshot, PlanRequest(SHAPES[shape].goal))
+    finally:
+        sys.setprofile(counted_before)
+    return calls
+
+
+def test_large_crooked_clusters_are_little_more_work_than_a_regular_one() -> None:
+    """Three to six times as many calls; rounds that do not ask what they still gain take above 20
+    times as many.
+    """
+    most = 10 * calls_to_plan("regular")
+    for shape in ("disks", "regular, one giant"):
+        calls_to_plan(shape, most)
 
 
 @pytest.mark.parametrize("name", ["rebalance-540", "rebalance-900-mixed", "add-420", "add-4800"])
