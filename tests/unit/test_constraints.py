@@ -14,11 +14,12 @@ from counterpoise.model.constraints import BrokerSet, Constraints
 from counterpoise.model.document import from_document_text, to_document
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.request import Goal, RebalanceRequest, Scope
-from counterpoise.planning import plan_from
+from counterpoise.model.request import Goal, PlanRequest, RebalanceRequest, Scope
+from counterpoise.planning import make_plan, plan_from
 from counterpoise.settings import parse_settings
 from counterpoise.validation import find_violations
 from tests.support.command_line import CommandLine, Typed
+from tests.support.goal_judge import executed
 from tests.support.pictures import cluster
 
 RACKS = "1=a 2=b 3=c 4=a 5=b 6=c"
@@ -275,3 +276,21 @@ def test_what_a_request_asks_for_beside_the_policy_is_known_at_approval(
     worse = replace(plan, constraints=Constraints(no_new_replicas_on=(4,)))
     rules = {violation.rule for violation in find_violations(worse, snapshot, BalancePolicy())}
     assert "constraints_kept" in rules
+
+
+@pytest.mark.parametrize(
+    ("kept", "limit", "after"), [(4, 6, (6, 5, 5)), (100, 150, (150, 125, 125))]
+)
+def test_a_broker_above_its_limit_gives_what_is_too_many_of_the_topics_of_the_plan(
+    kept: int, limit: int, after: tuple[int, ...]
+) -> None:
+    """cruise-control 1818: topics are excluded, and all others are even already."""
+    picture = [f"kept-{n}: 1" for n in range(kept)]
+    picture += [f"free-{n}: {1 + n % 3} size={1 + n}" for n in range(3 * kept)]
+    snapshot = cluster("\n".join(picture), racks="1 2 3")
+    policy = BalancePolicy(constraints=Constraints(max_replicas_per_broker=limit))
+    request = PlanRequest(Goal.REBALANCE, policy=policy, scope=Scope(excluded_topics=("kept",)))
+    plan = make_plan(snapshot, request)
+    assert tuple(figure.replicas_after for figure in plan.figures) == after
+    assert not any("more replicas than max" in warning for warning in plan.warnings)
+    assert make_plan(executed(snapshot, plan), request).is_empty

@@ -36,6 +36,7 @@ Replicas of partitions that the plan leaves alone stay where they are and are pa
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -260,23 +261,30 @@ def count_targets(placement: Placement, roles: Roles, max_counts: Ints | None = 
     """Return replicas per broker in the end; destinations get no more than their `max_counts`.
 
     What has come to a broker may go on; what was there before stays, unless the broker is a source.
+    A source above the limit of a constraint gives what is too many, as far as others can take it.
     """
-    counts = placement.counts
+    counts, limits = placement.counts, placement.cluster.max_counts
     kept = placement.cluster.load(np.where(placement.is_added, NOBODY, placement.replicas))
     one_of_each = placement.cluster.partition_count
     allowed = one_of_each if max_counts is None else np.minimum(one_of_each, max_counts)
     highest = np.maximum(counts, allowed)
     upper = np.where(roles.destinations, highest, counts)
     fixed = _fixed_load(placement)
-    lower = np.where(roles.sources, fixed, kept)
-    return fill_racks(
+    fill_all = partial(
+        fill_racks,
         loads=counts,
-        lower=np.where(roles.leaving, fixed, lower),
-        upper=np.where(roles.leaving, fixed, upper),
+        lower=np.where(roles.leaving, fixed, np.where(roles.sources, fixed, kept)),
         racks=placement.cluster.racks,
         rack_bounds=rack_bounds(placement, roles),
         weights=replica_weights(placement.cluster, roles),
     )
+    upper = np.where(roles.leaving, fixed, upper)
+    is_above = roles.sources & (counts > limits)
+    if is_above.any():
+        targets = fill_all(upper=np.where(is_above, limits, upper))
+        if targets.sum() == counts.sum():
+            return targets
+    return fill_all(upper=upper)
 
 
 def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
@@ -393,9 +401,9 @@ def _fixed_load(placement: Placement, weights: Ints | None = None) -> Ints:
     """Return what each broker holds of partitions that the plan leaves alone: replicas, or their
     `weights`.
     """
-    may_change = placement.cluster.may_change
-    fixed_replicas = np.where(may_change[:, None], NOBODY, placement.replicas)
-    return placement.cluster.load(fixed_replicas, weights)
+    rows = np.flatnonzero(~placement.cluster.may_change)
+    weights_of_rows = None if weights is None else weights[rows]
+    return placement.cluster.load(placement.replicas[rows], weights_of_rows)
 
 
 # -- by disk
@@ -420,10 +428,15 @@ def replica_costs(cluster: ClusterArrays, roles: Roles) -> Ints:
 
 
 def uneven_counts(cluster: ClusterArrays, roles: Roles, counts: Ints) -> int:
-    """Return how uneven replicas per broker are: the smaller, the more even."""
+    """Return how uneven replicas per broker are: the smaller, the more even. Replicas above the
+    limit of a constraint weigh more than all else.
+    """
     costs = replica_costs(cluster, roles)[roles.sharing].tolist()
-    pairs = zip(counts[roles.sharing].tolist(), costs, strict=True)
-    return sum(count * count * cost for count, cost in pairs)
+    held, limits = counts[roles.sharing].tolist(), cluster.max_counts[roles.sharing].tolist()
+    too_many: int = sum(max(0, count - most) for count, most in zip(held, limits, strict=True))
+    heaviest: int = sum(held) ** 2 * max(costs, default=0)
+    uneven: int = sum(count * count * cost for count, cost in zip(held, costs, strict=True))
+    return too_many * heaviest + uneven
 
 
 def replica_weights(cluster: ClusterArrays, roles: Roles) -> ReplicaWeights | None:

@@ -347,6 +347,10 @@ def _unevenness(placement: Placement, roles: Roles) -> _Unevenness:
 
 
 def _are_within_one(placement: Placement, roles: Roles) -> bool:
-    """Return whether all brokers hold the same number of replicas, or one more, as they should."""
+    """Return whether all brokers hold the same number of replicas, or one more, as they should, and
+    none is above its limit.
+    """
     counts = placement.counts[roles.sharing]
-    return int(np.ptp(counts)) <= 1 and has_equal_shares(placement.cluster, roles)
+    is_above = counts > placement.cluster.max_counts[roles.sharing]
+    is_even = int(np.ptp(counts)) <= 1 and not is_above.any()
+    return is_even and has_equal_shares(placement.cluster, roles)

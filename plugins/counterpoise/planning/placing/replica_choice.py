@@ -412,7 +412,7 @@ def _count_arcs(choice: ReplicaChoice, network: _Network, weights: _Weights) -> 
     fixed = choice.fixed_counts + choice.must_stand.sum(axis=0)
     room = np.maximum(cluster.max_counts, now) - fixed  # a constraint, and not only a limit
     capacities = np.minimum(choice.is_open.sum(axis=0), room)
-    allowed = np.maximum(choice.max_counts, now) - fixed
+    allowed = np.minimum(np.maximum(choice.max_counts, now), cluster.max_counts) - fixed
     brokers = np.repeat(np.arange(cluster.broker_count), capacities)
     units = count_within(capacities)
     costs = choice.unit_costs(brokers, fixed[brokers] + units) * weights.counts
