@@ -351,3 +351,16 @@ def test_planned_again_nothing_moves_where_traffic_stays_uneven() -> None:
     for broker, terabytes in zip(text["brokers"], [10, 20, 40, 7, 10] * 4, strict=False):
         broker["disk_total_bytes"] = terabytes * 10**12
     assert is_done_once(text, PlanRequest(Goal.REBALANCE, is_quick=True))
+
+
+def test_a_plan_at_the_bound_of_bytes_is_not_said_to_copy_too_much() -> None:
+    """Thirteen brokers, five are added (kafka-kit #126): 25 copies are the least, and are made."""
+    old, new = [*range(27, 34), *range(36, 42)], (34, 35, 66, 67, 68)
+    rows = []
+    for number in range(32):
+        replicas = [old[(number + step) % len(old)] for step in (0, 1, number % 3 + 2)]
+        rows.append(["t", number, replicas, replicas[0], GB, None])
+    text = {"brokers": [{"id": broker} for broker in (*old, *new)], "partitions": rows}
+    plan = planned(text, Goal.ADD_BROKERS, *new)
+    assert plan.copied_bytes == plan.lower_bound.bytes == 25 * GB
+    assert not any("copy less" in note for note in plan.notes)

@@ -291,10 +291,12 @@ def _not_proven(result: PlanningResult) -> str:
     bound = result.after.bound
     if bound is None or bound.is_reached or not result.assignment.is_in_plan.any():
         return ""
+    or_less = ""
+    if int(result.after.arriving.sum()) > bound.bytes:
+        or_less = f", or copy less, but not less than {format_bytes(bound.bytes)}"
     return (
         "the search for fewer bytes stopped at its limit: another plan could be nearer to the "
-        f"fair shares of bytes, or copy less, but not less than {format_bytes(bound.bytes)}; "
-        "a scope of fewer topics may find it"
+        f"fair shares of bytes{or_less}; a scope of fewer topics may find it"
     )
 
 
