@@ -87,6 +87,10 @@ class Candidates:
         is_barred = self.outside(everything[:, None], self.replicas) & is_led_inside[:, None]
         return replace(self, replicas=np.where(is_barred, NOBODY, self.replicas))
 
+    def led_by(self, leaders: Ints) -> "Candidates":
+        """Return the candidates once these lead, and come first."""
+        return replace(self, leaders_now=leaders, preferred=leaders)
+
     def outside(self, partitions: Ints, brokers: Ints) -> Flags:
         """Return whether each broker is in none of the racks of a partition's topic."""
         return np.asarray(self.is_outside[self.rack_preferences[partitions], brokers])

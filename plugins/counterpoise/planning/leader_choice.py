@@ -32,10 +32,8 @@ the leaders are [1, 0, 2].
 Partitions are not nodes, or a million of them would be too many: an arc stands for all partitions
 that could take it. Only those whose present leader may not stay are nodes, one for all that have
 the same candidates and the same preferred replica. The price of that: a partition can take only one
-of its arcs, which the flow does not know. So its cost is a lower bound, reached when every arc
-finds enough partitions. If not, it is solved again with each partition on one arc only, where all
-find enough; and if that costs more than the bound, with every partition in a node. So the choice is
-exact in any case.
+of its arcs, which the flow does not know. Where an arc does not find enough partitions, the flow is
+solved again with every partition in a node. So the choice is exact in any case.
 
 Limits: replicas that are out of sync are not chosen (`leader_candidates`); what is promised holds
 for the others. Choosing again once the chosen leaders lead changes nothing.
@@ -76,12 +74,15 @@ def choose_leaders(
 
 
 def _with_even_traffic(candidates: Candidates, leaders: Ints, tolerance_percent: int) -> Ints:
-    """Return leaders exchanged for traffic, then for topics, until neither changes any."""
+    """Return leaders exchanged for traffic, then for topics, until neither changes any.
+
+    For topics, a leader that was exchanged counts as the present one, as when planned again.
+    """
     for _ in range(_MAX_TURNS):
         evened = even_leader_traffic(candidates, leaders, tolerance_percent)
         if (evened == leaders)[candidates.is_free].all():
             break
-        leaders = even_topics(candidates, evened)
+        leaders = even_topics(candidates.led_by(evened), evened)
         if (leaders == evened)[candidates.is_free].all():
             break
     return leaders
@@ -135,9 +136,7 @@ class _SinkArcs:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Solution:
     leaders: Ints  # per partition
-    cost: int
     arrivals: Ints  # per broker: units that reach the sink from it
-    changes: dict[int, int]  # by partition: the broker to which an arc has brought it
     is_realizable: bool  # every arc found as many partitions as flow along it
 
 
@@ -151,23 +150,17 @@ def even_leaders(candidates: Candidates) -> Ints:
     staying = np.flatnonzero(may_stay)
     leaving = np.flatnonzero(candidates.is_free & ~may_stay)
     arcs, groups = _arcs(candidates, staying), _groups(candidates, leaving)
-    sink_arcs, solution = _solve(candidates, arcs, groups)
-    if solution.is_realizable:
-        return solution.leaders
-    lower_bound = solution.cost
-    arcs = _arcs(candidates, staying, one_each=solution.changes)
-    solution = _flow(candidates, arcs, groups, sink_arcs)
-    if solution.cost <= lower_bound:
-        return solution.leaders
-    arcs, groups = _arcs(candidates, staying[:0]), _groups(candidates, candidates.free_partitions)
-    _, solution = _solve(candidates, arcs, groups)
+    solution = _solve(candidates, arcs, groups)
+    if not solution.is_realizable:
+        no_arcs = _arcs(candidates, staying[:0])
+        solution = _solve(candidates, no_arcs, _groups(candidates, candidates.free_partitions))
     return solution.leaders
 
 
-def _solve(candidates: Candidates, arcs: _Arcs, groups: _Groups) -> tuple[_SinkArcs, _Solution]:
-    """Return the cheapest solution, and the arcs to the sink that it took to find it.
+def _solve(candidates: Candidates, arcs: _Arcs, groups: _Groups) -> _Solution:
+    """Return the cheapest solution.
 
-    A few arcs per broker mostly do; one per unit, which are many more, always do.
+    A few arcs per broker to the sink mostly do; one per unit, which are many more, always do.
     """
     brokers = candidates.eligible_brokers
     fixed = candidates.leaders_now[~candidates.is_free]
@@ -175,13 +168,12 @@ def _solve(candidates: Candidates, arcs: _Arcs, groups: _Groups) -> tuple[_SinkA
     upper = lower + candidates.counts(candidates.replicas)[brokers]
     total = len(candidates.free_partitions) + int(lower.sum())
     shares = fill(total, lower, upper, lower)
-    sink_arcs = _level_sink_arcs(brokers, lower, upper, shares)
-    solution = _flow(candidates, arcs, groups, sink_arcs)
+    level_arcs = _level_sink_arcs(brokers, lower, upper, shares)
+    solution = _flow(candidates, arcs, groups, level_arcs)
     counts = lower + solution.arrivals[brokers]
-    if (np.sort(counts) != np.sort(shares)).any():
-        sink_arcs = _unit_sink_arcs(brokers, lower, upper)
-        solution = _flow(candidates, arcs, groups, sink_arcs)
-    return sink_arcs, solution
+    if (np.sort(counts) == np.sort(shares)).all():
+        return solution
+    return _flow(candidates, arcs, groups, _unit_sink_arcs(brokers, lower, upper))
 
 
 def _level_sink_arcs(brokers: Ints, lower: Ints, upper: Ints, shares: Ints) -> _SinkArcs:
@@ -209,28 +201,13 @@ def _unit_sink_arcs(brokers: Ints, lower: Ints, upper: Ints) -> _SinkArcs:
     return _SinkArcs(np.repeat(brokers, units), np.ones_like(unevenness), unevenness)
 
 
-def _arcs(
-    candidates: Candidates, partitions: Ints, one_each: dict[int, int] | None = None
-) -> _Arcs:
-    """Return all arcs of partitions that may stay; with `one_each`, one arc of each partition.
-
-    That one leads to the broker that `one_each` has for the partition; where it has none, to any,
-    so that all of them are used about as often.
-    """
+def _arcs(candidates: Candidates, partitions: Ints) -> _Arcs:
+    """Return all arcs of partitions that may stay."""
     leaders_now = candidates.leaders_now[partitions]
     rows, heads = candidates.alternatives(partitions, leaders_now)
     tails, on_arc = leaders_now[rows], partitions[rows]
     outside = candidates.outside(on_arc, heads).astype(np.int64)
     outside -= candidates.outside(on_arc, tails)
-    if one_each is not None:
-        _, starts, counts = np.unique(rows, return_index=True, return_counts=True)
-        first = on_arc[starts]
-        chosen_heads = np.full(len(candidates.replicas), NOBODY)
-        chosen_heads[first] = heads[starts + first % counts]
-        chosen_heads[list(one_each)] = list(one_each.values())
-        is_kept = heads == chosen_heads[on_arc]
-        heads, tails, on_arc = heads[is_kept], tails[is_kept], on_arc[is_kept]
-        outside = outside[is_kept]
     preferred = candidates.preferred[on_arc]
     reorders = (heads != preferred).astype(np.int64) - (tails != preferred)
     between = tails * candidates.broker_count + heads
@@ -321,7 +298,7 @@ def _flow(candidates: Candidates, arcs: _Arcs, groups: _Groups, sink_arcs: _Sink
     leaders[list(changes)] = list(changes.values())
     arrivals = np.zeros(candidates.broker_count, dtype=np.int64)
     np.add.at(arrivals, sink_arcs.brokers, solver.flows(to_sink))
-    return _Solution(leaders, solver.optimal_cost(), arrivals, changes, is_realizable)
+    return _Solution(leaders, arrivals, is_realizable)
 
 
 def _assign_groups(groups: _Groups, flows: Ints) -> Ints:
