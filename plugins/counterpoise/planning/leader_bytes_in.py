@@ -10,6 +10,7 @@ Counts and topics stay as even as they are:
     for the broker that is farthest outside of a narrower band, and some at the other end:
         exchange two leaders so that the brokers come nearer to it, at the best gain for its cost
     until no exchange does
+    a small cluster: from there, a solver looks for the least (`small_leader_traffic`)
 
 A leader goes to a broker that leads less of its topic, or comes back for one of the same topic.
 
@@ -19,15 +20,18 @@ leaves 60 and 40: both bring each broker from 30 MB/s outside to 5 outside, wher
 """
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.fair_shares import AIM_PERCENT, fill, min_gain_of
-from counterpoise.planning.leader_candidates import Candidates, LeaderChange, Leadership
-from counterpoise.planning.small_leader_traffic import MAX_PARTITIONS, nearest_to_band
+from counterpoise.planning.leader_candidates import Candidates
+from counterpoise.planning.small_leader_traffic import MAX_PARTITIONS, least_above_aim
+
+LeaderChange: TypeAlias = tuple[int, int]  # a partition, and its new leader
 
 _MAX_COST: Final = 15  # of two new leaders is below it, and above its negative
 _MAX_PARTNERS: Final = 12
@@ -40,10 +44,22 @@ class _Exchange(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _Banded(Leadership):
-    """Leadership on its way into a band around each broker's fair share."""
+class _Leadership:
+    """Who leads what, on its way into a band around each broker's fair share."""
 
+    candidates: Candidates
+    leaders: Ints  # per partition
+    loads: Ints  # bytes-in per broker, per second
+    topic_counts: NDArray[np.int32]  # leaders by topic and broker
     band: ByteBand
+
+    @classmethod
+    def of(cls, candidates: Candidates, leaders: Ints, band: ByteBand) -> "_Leadership":
+        topic_counts = np.zeros((candidates.topic_count, candidates.broker_count), dtype=np.int32)
+        has_leader = leaders >= 0
+        np.add.at(topic_counts, (candidates.topic_numbers[has_leader], leaders[has_leader]), 1)
+        loads = candidates.led_bytes(leaders)
+        return cls(candidates, leaders.copy(), loads, topic_counts, band)
 
     def even(self) -> None:
         """Improve the broker that is farthest outside, until none can be improved.
@@ -102,10 +118,11 @@ class _Banded(Leadership):
 
     def sample(self, tail: int, head: int) -> Ints:
         """Return what a broker leads and another one may lead, by rate, in even steps."""
-        partitions = self.passable(tail, head)
+        partitions = self.candidates.shared_by(tail, head)
+        partitions = partitions[self.leaders[partitions] == tail]
         partitions = partitions[np.lexsort((partitions, self.candidates.bytes_in[partitions]))]
         if len(partitions) <= _MAX_SAMPLE:
-            return partitions
+            return np.asarray(partitions)
         steps = np.linspace(0, len(partitions) - 1, _MAX_SAMPLE).astype(np.int64)
         return np.asarray(partitions[steps])
 
@@ -117,6 +134,21 @@ class _Banded(Leadership):
         may_return = counts[topics_returning, heavy] < counts[topics_returning, light]
         is_same_topic = topics_going[:, None] == topics_returning[None, :]
         return np.asarray(is_same_topic | (may_go[:, None] & may_return[None, :]))
+
+    def further_cost(self, partitions: Ints, leader: int) -> Ints:
+        """Return what this leader costs more than the present one, per partition."""
+        present = self.candidates.cost(partitions, self.leaders[partitions])
+        return np.asarray(self.candidates.cost(partitions, leader) - present)
+
+    def take(self, changes: list[LeaderChange]) -> None:
+        for partition, head in changes:
+            tail = self.leaders[partition]
+            topic = self.candidates.topic_numbers[partition]
+            rate = self.candidates.bytes_in[partition]
+            self.loads[[tail, head]] += (-rate, rate)
+            self.topic_counts[topic, tail] -= 1
+            self.topic_counts[topic, head] += 1
+            self.leaders[partition] = head
 
 
 def even_leader_traffic(candidates: Candidates, leaders: Ints, tolerance_percent: int) -> Ints:
@@ -132,11 +164,14 @@ def even_leader_traffic(candidates: Candidates, leaders: Ints, tolerance_percent
     upper, total = candidates.max_bytes, int(loads[brokers].sum())
     fair = loads.copy()
     fair[brokers] = fill(total, lower[brokers], upper[brokers], loads[brokers])
-    band, eligible = ByteBand.around(fair, tolerance_percent), candidates.is_eligible
-    if not band.bytes_outside(loads)[eligible].any():
+    band = ByteBand.around(fair, tolerance_percent)
+    is_small = len(candidates.free_partitions) <= MAX_PARTITIONS
+    is_above = loads > band.highest
+    is_uneven = is_above if is_small else is_above | (loads < band.lowest)
+    if not is_uneven[brokers].any():
         return leaders
-    if len(candidates.free_partitions) <= MAX_PARTITIONS:
-        return nearest_to_band(candidates, leaders, band)
-    search = _Banded.of(candidates, leaders, band=band.narrowed(AIM_PERCENT))
+    search = _Leadership.of(candidates, leaders, band.narrowed(AIM_PERCENT))
     search.even()
+    if is_small:
+        return least_above_aim(candidates, leaders, band, start=search.leaders)
     return search.leaders

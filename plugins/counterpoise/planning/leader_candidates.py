@@ -1,9 +1,7 @@
-"""Candidates: which replicas may lead which partition; and who leads what while that is chosen.
+"""Candidates: which replicas may lead which partition.
 
     candidates = Candidates.of(placement, is_eligible, may_change, elects=True)
     candidates.replicas[7]            # the brokers that may lead partition 7; -1 for the others
-    leadership = Leadership.of(candidates, leaders)
-    leadership.take([(7, 2)])         # broker 2 leads partition 7 now
 
 A replica may lead when its broker is eligible and it is in sync, or leads already, or is new: a new
 replica is in sync once the move is done. A replica that is out of sync may not: the election would
@@ -13,16 +11,11 @@ have to wait until it has caught up.
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.planning.placement import Placement
-
-SmallInts: TypeAlias = NDArray[np.int32]  # where there is a cell per topic or broker and broker
-LeaderChange: TypeAlias = tuple[int, int]  # a partition, and its new leader
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,50 +196,3 @@ def _may_lead(placement: Placement, is_eligible: Flags) -> Flags:
     same_broker = replicas[concerned][:, :, None] == lagging[concerned][:, None, :]
     may_be_chosen[concerned] &= ~same_broker.any(axis=2)
     return np.asarray(may_be_chosen)
-
-
-# -- while leaders are being changed
-
-
-@dataclass(slots=True, eq=False)
-class Leadership:
-    """Who leads what while leaders are being changed, and how much that makes."""
-
-    candidates: Candidates
-    leaders: Ints  # per partition
-    loads: Ints  # bytes-in per broker, per second
-    topic_counts: SmallInts  # leaders by topic and broker
-
-    @classmethod
-    def of(cls, candidates: Candidates, leaders: Ints, **fields: Any) -> Self:
-        """Return the leadership of these brokers; `fields` are those of a search of its own."""
-        topic_counts = np.zeros((candidates.topic_count, candidates.broker_count), dtype=np.int32)
-        has_leader = leaders >= 0
-        np.add.at(topic_counts, (candidates.topic_numbers[has_leader], leaders[has_leader]), 1)
-        return cls(
-            candidates=candidates,
-            leaders=leaders.copy(),
-            loads=candidates.led_bytes(leaders),
-            topic_counts=topic_counts,
-            **fields,
-        )
-
-    def passable(self, tail: int, head: int) -> Ints:
-        """Return the partitions that one broker leads and another one may lead, in order."""
-        partitions = self.candidates.shared_by(tail, head)
-        return np.asarray(partitions[self.leaders[partitions] == tail])
-
-    def further_cost(self, partitions: Ints, leaders: Ints | int) -> Ints:
-        """Return what each choice of a leader costs more than the present one."""
-        present = self.candidates.cost(partitions, self.leaders[partitions])
-        return self.candidates.cost(partitions, leaders) - present
-
-    def take(self, changes: list[LeaderChange]) -> None:
-        for partition, head in changes:
-            tail = self.leaders[partition]
-            topic = self.candidates.topic_numbers[partition]
-            rate = self.candidates.bytes_in[partition]
-            self.loads[[tail, head]] += (-rate, rate)
-            self.topic_counts[topic, tail] -= 1
-            self.topic_counts[topic, head] += 1
-            self.leaders[partition] = head

@@ -5,8 +5,7 @@
 
     1. `even_leaders`: the most even counts per broker that the replica sets allow, with the fewest
        changes of leader; an exact optimum.
-    2. `leader_topics`: brokers exchange leadership, each keeping its count, until no topic can be
-       led more evenly that way.
+    2. `leader_topics`: each topic as even as it can be, each broker keeping its count.
     3. `leader_bytes_in`, where rates are known and the goal evens traffic: exchanges that bring
        bytes-in within the tolerance, and leave counts and topics as they are.
 
@@ -74,7 +73,7 @@ def choose_leaders(
 
 
 def _with_even_traffic(candidates: Candidates, leaders: Ints, tolerance_percent: int) -> Ints:
-    """Return leaders exchanged for traffic, then for topics, until neither changes any.
+    """Return leaders exchanged for traffic, then for topics, until traffic changes none.
 
     For topics, a leader that was exchanged counts as the present one, as when planned again.
     """
@@ -83,8 +82,6 @@ def _with_even_traffic(candidates: Candidates, leaders: Ints, tolerance_percent:
         if (evened == leaders)[candidates.is_free].all():
             break
         leaders = even_topics(candidates.led_by(evened), evened)
-        if (leaders == evened)[candidates.is_free].all():
-            break
     return leaders
 
 

@@ -1,12 +1,13 @@
 """Leaders by bytes-in of a small cluster, by an integer program.
 
-    leaders = nearest_to_band(candidates, leaders, band)
+    leaders = least_above_aim(candidates, leaders, band)
 
-Counts stay as even as they are, and no topic gets less even. Then, each before the next:
+Counts stay as even as they are, and no topic gets less even. Then, the first before the second:
 
-    1. the largest bytes-in above the band
-    2. bytes-in outside the band, over all brokers
-    3. changes of leader
+    1. the largest bytes-in above the aim, once per broker, and all bytes-in above the band
+    2. changes of leader
+
+The aim is half of the tolerated band, so that the largest is within a twentieth of the least.
 
     a variable per partition and broker that may lead it
     leaders of a topic on a broker, and of all topics:
@@ -18,7 +19,8 @@ on both. To exchange 9 for 1 leaves 4 and 11, 2 for 1 leaves 11 and 4: as good, 
 count the same.
 
 The solver stops after so many steps, which it counts itself: the same answer on every machine. An
-answer that is not proven is taken where it takes a tenth off: so the next plan leaves it as it is.
+answer is taken where it takes a tenth off, a proven one where it takes a twentieth off: so the next
+plan leaves it as it is.
 """
 
 from dataclasses import dataclass
@@ -34,43 +36,26 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 MAX_PARTITIONS: Final = 200
+_AIM_PERCENT: Final = 50  # of the tolerance
 _WORK: Final = 2.0  # of each step, in the solver's own unit, which takes about a second
 _GAP: Final = 0.005  # so near to the bound counts as proven
 _RATE_BITS: Final = 20
 _MIN_GAIN: Final = 10  # a tenth
+_MIN_PROVEN_GAIN: Final = 20
 _MAX_SEARCHES: Final = 4
 
 
-def nearest_to_band(candidates: Candidates, leaders: Ints, band: ByteBand) -> Ints:
-    """Return leaders whose bytes-in are nearest to the band."""
-    for _ in range(_MAX_SEARCHES):
-        found, is_proven = _Program(candidates, leaders, band).solve()
-        is_gain = _is_tenth_better(candidates, leaders, found, band)
-        if not is_proven and not is_gain:
-            return leaders
-        leaders = found
-        if is_proven:
-            return leaders
-    return leaders
+def least_above_aim(candidates: Candidates, leaders: Ints, band: ByteBand, *, start: Ints) -> Ints:
+    """Return leaders whose largest bytes-in is as near to the aim as found.
 
-
-def _is_tenth_better(candidates: Candidates, leaders: Ints, found: Ints, band: ByteBand) -> bool:
-    """Return whether the largest excess, or all that is outside with the same, is a tenth less."""
-
-    def outside(choice: Ints) -> tuple[int, int]:
-        loads, brokers = candidates.led_bytes(choice), candidates.eligible_brokers
-        excess = np.maximum(0, loads - band.highest)[brokers]
-        return int(excess.max(initial=0)), int(band.bytes_outside(loads)[brokers].sum())
-
-    largest_before, all_before = outside(leaders)
-    largest, everything = outside(found)
-    if largest < largest_before:
-        return largest <= largest_before - largest_before // _MIN_GAIN
-    return largest == largest_before and everything <= all_before - all_before // _MIN_GAIN
+    They are the given ones where others gain too little. The solver begins with `start`.
+    """
+    return _Program(candidates, leaders, band).solve(start)
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
+    leaders: Ints
     value: int
     is_proven: bool
 
@@ -79,7 +64,8 @@ class _Program:
     def __init__(self, candidates: Candidates, leaders: Ints, band: ByteBand) -> None:
         from ortools.sat.python import cp_model
 
-        self._candidates, self._leaders, self._band = candidates, leaders, band
+        self._candidates, self._leaders = candidates, leaders
+        self._band, self._aim = band, band.narrowed(_AIM_PERCENT)
         self._model = cp_model.CpModel()
         self._unit = max(1, int(candidates.bytes_in.max(initial=0)) >> _RATE_BITS)
         self._leads: dict[tuple[int, int], cp_model.IntVar] = {}
@@ -132,25 +118,40 @@ class _Program:
         fixed = self._candidates.counts(self._fixed(partitions))
         return int((led * led - fixed * fixed).sum())
 
-    def solve(self) -> tuple[Ints, bool]:
-        """Return the leaders, and whether no others are nearer to the band."""
-        largest, outside = self._add_band()
-        proven = []
-        for objective in (largest, outside):
-            step = self._minimize(objective, _GAP)
-            self._model.add(objective <= step.value)
-            proven.append(step.is_proven)
-        self._minimize(self._costs(), 0.0)
-        return self._leaders, all(proven)
+    def solve(self, start: Ints) -> Ints:
+        """Return the leaders nearest to the aim, or those of now where others gain too little."""
+        excess = self._add_excess()
+        now = self._excess_of(self._leaders)
+        best = _Step(self._leaders, now, is_proven=False)
+        hint = start
+        for _ in range(_MAX_SEARCHES):
+            step = self._minimize(excess, hint, _GAP)
+            min_gain = best.value // (_MIN_PROVEN_GAIN if step.is_proven else _MIN_GAIN)
+            if best.value - step.value < max(1, min_gain):
+                break
+            best, hint = step, step.leaders
+            if step.is_proven:
+                break
+        if best.value == now:
+            return self._leaders
+        self._model.add(excess <= best.value)
+        return self._minimize(self._costs(), best.leaders, 0.0).leaders
 
-    def _add_band(self) -> "tuple[cp_model.IntVar, cp_model.LinearExprT]":
-        """Return the largest bytes-in above the band, and all that is outside, in units."""
-        candidates, band = self._candidates, self._band
+    def _excess_of(self, leaders: Ints) -> int:
+        candidates, brokers = self._candidates, self._candidates.eligible_brokers
+        loads = candidates.led_bytes(leaders)
+        largest = np.maximum(0, loads - self._aim.highest)[brokers].max(initial=0)
+        above = np.maximum(0, loads - self._band.highest)[brokers].sum()
+        return int(len(brokers) * largest + above) // self._unit
+
+    def _add_excess(self) -> "cp_model.LinearExprT":
+        """Return the largest above the aim, once per broker, and all above the band, in units."""
+        candidates = self._candidates
         rates = (candidates.bytes_in // self._unit).tolist()
         fixed = candidates.led_bytes(np.where(candidates.is_free, NOBODY, self._leaders))
         most = int(sum(rates)) + int(fixed.sum()) // self._unit + 1
         largest = self._model.new_int_var(0, most, "")
-        outside = []
+        above = []
         for broker in candidates.eligible_brokers.tolist():
             led = int(fixed[broker]) // self._unit
             loads = [
@@ -160,11 +161,10 @@ class _Program:
             ]
             load = sum(loads) + led
             off = self._model.new_int_var(0, most, "")
-            self._model.add(load - off <= int(band.highest[broker]) // self._unit)
-            self._model.add(load + off >= -(-int(band.lowest[broker]) // self._unit))
-            self._model.add(load - largest <= int(band.highest[broker]) // self._unit)
-            outside.append(off)
-        return largest, sum(outside)
+            self._model.add(load - off <= int(self._band.highest[broker]) // self._unit)
+            self._model.add(load - largest <= int(self._aim.highest[broker]) // self._unit)
+            above.append(off)
+        return len(above) * largest + sum(above)
 
     def _costs(self) -> "cp_model.LinearExprT":
         partitions = np.array([partition for partition, _ in self._leads], dtype=np.int64)
@@ -174,13 +174,13 @@ class _Program:
         total: cp_model.LinearExprT = sum(variable * cost for variable, cost in pairs)
         return total
 
-    def _minimize(self, objective: "cp_model.LinearExprT", gap: float) -> _Step:
-        """Find the least value; `self._leaders` has the leaders afterwards."""
+    def _minimize(self, objective: "cp_model.LinearExprT", leaders: Ints, gap: float) -> _Step:
+        """Return the leaders with the least value that is found, beginning with the given ones."""
         from ortools.sat.python import cp_model
 
         self._model.clear_hints()  # type: ignore[no-untyped-call]  # ortools types all but this
         for (partition, broker), variable in self._leads.items():
-            self._model.add_hint(variable, bool(self._leaders[partition] == broker))
+            self._model.add_hint(variable, bool(leaders[partition] == broker))
         self._model.minimize(objective)
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
@@ -190,10 +190,9 @@ class _Program:
         solver.parameters.max_deterministic_time = _WORK
         status = solver.solve(self._model)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return _Step(1 << 60, is_proven=False)
-        leaders = self._leaders.copy()
+            return _Step(leaders, 1 << 60, is_proven=False)
+        found = leaders.copy()
         for (partition, broker), variable in self._leads.items():
             if solver.value(variable):
-                leaders[partition] = broker
-        self._leaders = leaders
-        return _Step(round(solver.objective_value), status == cp_model.OPTIMAL)
+                found[partition] = broker
+        return _Step(found, round(solver.objective_value), status == cp_model.OPTIMAL)
