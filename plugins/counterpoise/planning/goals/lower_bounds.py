@@ -101,16 +101,14 @@ def reached_bound(result: PlanningResult, needed: LowerBound) -> LowerBound:
 
 def evening_bound(result: PlanningResult) -> LowerBound:
     """Return the bounds for goals about evenness; of all broker sets together."""
-    bounds = [_evening_bound(part) for part in result.results_by_part]
-    return LowerBound(
-        replicas=sum(bound.replicas for bound in bounds),
-        bytes=sum(bound.bytes for bound in bounds),
-        leaders_max_minus_min=min_leader_range(result),
-    )
+    copies = [_least_copies(part) for part in result.results_by_part]
+    replicas = sum(replicas for replicas, _ in copies)
+    copied_bytes = sum(copied_bytes for _, copied_bytes in copies)
+    return LowerBound(replicas, copied_bytes, min_leader_range(result))
 
 
-def _evening_bound(result: PlanningResult) -> LowerBound:
-    """Return the bounds of one broker set: of counts and bytes, or of rack cures."""
+def _least_copies(result: PlanningResult) -> tuple[int, int]:
+    """Return the bounds of one broker set in replicas and bytes, or those of rack cures."""
     cures = result.rack_moves_before * result.cluster.may_change
     sizes, percent = result.cluster.size_bytes, result.request.policy.bytes_tolerance_percent
     of_replicas = replica_weights(result.cluster, result.roles)
@@ -121,11 +119,8 @@ def _evening_bound(result: PlanningResult) -> LowerBound:
     needed_bytes = _units_to_copy(result, sizes, of_bytes, percent, giants)
     outside = np.minimum(result.before.count_on(result.roles.leaving), result.free_destinations)
     outside *= result.cluster.may_change
-    return LowerBound(
-        replicas=max(int(cures.sum()), int(outside.sum()), needed),
-        bytes=max(int((cures * sizes).sum()), int((outside * sizes).sum()), needed_bytes),
-        leaders_max_minus_min=min_leader_range(result),
-    )
+    replicas = max(int(cures.sum()), int(outside.sum()), needed)
+    return replicas, max(int((cures * sizes).sum()), int((outside * sizes).sum()), needed_bytes)
 
 
 def _units_to_copy(

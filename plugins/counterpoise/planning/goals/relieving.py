@@ -22,7 +22,7 @@ replicas are in them; a cluster document does not.
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -126,6 +126,7 @@ class _Disk:
     total_bytes: int
     used_bytes: int  # other files included
     below_percent: int
+    rows: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # that may move from it
 
     @property
     def use_percent(self) -> float:
@@ -216,7 +217,6 @@ class _Relief:
 
     result: PlanningResult
     disks: list[_Disk]  # above the mark, the one with most bytes too many first
-    rows: list[Ints]  # of each of them: partitions whose replica there may move
     destinations: Ints
     room: Ints  # of each broker: bytes that may arrive
 
@@ -229,7 +229,8 @@ class _Relief:
             room[broker] = min(rooms)
         room = np.minimum(room, result.cluster.headroom_bytes)
         destinations = np.flatnonzero(result.roles.destinations & (room > 0))
-        return cls(result, hot, [_rows_on(result, disk) for disk in hot], destinations, room)
+        disks = [replace(disk, rows=_rows_on(result, disk)) for disk in hot]
+        return cls(result, disks, destinations, room)
 
     @property
     def sizes(self) -> Ints:
@@ -237,15 +238,14 @@ class _Relief:
 
     @property
     def cell_count(self) -> int:
-        return sum(map(len, self.rows)) * len(self.destinations)
+        return sum(len(disk.rows) for disk in self.disks) * len(self.destinations)
 
     def bytes_of(self, disk: _Disk, is_moved: Flags) -> int:
-        rows = self.rows[self.disks.index(disk)]
-        return int(self.sizes[rows[is_moved[rows]]].sum())
+        return int(self.sizes[disk.rows[is_moved[disk.rows]]].sum())
 
     def fewest(self, disk: _Disk) -> int:
         """Return how many of the largest replicas there add up to what is too many."""
-        sizes = np.sort(self.sizes[self.rows[self.disks.index(disk)]])[::-1]
+        sizes = np.sort(self.sizes[disk.rows])[::-1]
         return min(len(sizes), int(np.searchsorted(np.cumsum(sizes), disk.too_many)) + 1)
 
     def able(self, placement: Placement, partition: int, position: int) -> Flags:
@@ -263,8 +263,8 @@ class _Relief:
         """Return the moves that the sums of sizes give; some disks may stay above the mark."""
         placement, room = self.result.before.copy(), self.room.copy()
         moves: list[_Move] = []
-        for disk, rows in zip(self.disks, self.rows, strict=True):
-            needed, open_rows = disk.too_many, rows[~placement.touched[rows]]
+        for disk in self.disks:
+            needed, open_rows = disk.too_many, disk.rows[~placement.touched[disk.rows]]
             while needed > 0 and (chosen := _cover(self.sizes[open_rows], needed)):
                 for partition in open_rows[chosen].tolist():
                     size = int(self.sizes[partition])
@@ -291,9 +291,9 @@ class _Relief:
         by_partition: dict[int, list[cp_model.IntVar]] = {}
         by_broker: dict[int, list[tuple[cp_model.IntVar, int]]] = {}
         hinted = set(hint)
-        for disk, rows in zip(self.disks, self.rows, strict=True):
+        for disk in self.disks:
             leaving = []
-            for partition in rows.tolist():
+            for partition in disk.rows.tolist():
                 position = _position(placement, partition, disk)
                 size, able = int(self.sizes[partition]), self.able(placement, partition, position)
                 for destination in self.destinations[able].tolist():
