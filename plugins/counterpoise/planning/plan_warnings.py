@@ -362,41 +362,32 @@ def _racks_lost(result: PlanningResult) -> str:
     )
 
 
-def _uneven_racks(result: PlanningResult) -> str:
-    sharing = result.roles.sharing
-    best = result.ideal_counts[sharing]
-    low, high = int(best.min(initial=UNBOUNDED)), int(best.max(initial=0))
-    reached = int(np.ptp(result.after.counts[sharing]))
-    if high - low <= 1 or reached < high - low or not result.goal.evens_replicas:
+def _uneven_at_best(result: PlanningResult) -> str:
+    """Return what keeps replicas per broker from being more even, whatever moves."""
+    best, ideal, sharing = result.best_counts, result.ideal_counts, result.roles.sharing
+    if not result.goal.evens_replicas or not sharing.any():
         return ""
-    if not result.has_equal_shares:
-        return ""
-    if result.has_sets:
-        return (
-            f"replicas per broker cannot be more even than {low} to {high}: each broker set holds "
-            "the replicas of its own topics; more brokers in the set that holds most would help"
-        )
-    return (
-        f"replicas per broker cannot be more even than {low} to {high}: the racks have different "
-        "numbers of brokers and each needs its part of every partition; one more broker in the "
-        "smallest rack would help"
-    )
-
-
-def _left_alone_uneven(result: PlanningResult) -> str:
-    """Return a warning of counts that what is left alone keeps from being more even."""
-    best, ideal = result.best_counts, result.ideal_counts
     left_alone = int((~result.cluster.may_change).sum())
-    if not result.goal.evens_replicas or not left_alone or not result.is_less_even(best, ideal):
+    if left_alone and result.is_less_even(best, ideal):
+        partitions = pluralize(left_alone, "partition", "partitions")
+        return (
+            f"replicas per broker cannot be more even than {as_range(best[sharing])}, where "
+            f"{as_range(ideal[sharing])} would be possible: {partitions} must be left alone; "
+            "exclude fewer topics, bring dead brokers back, or wait until reassignments are done"
+        )
+    spread, reached = int(np.ptp(ideal[sharing])), int(np.ptp(result.after.counts[sharing]))
+    if spread <= 1 or reached < spread or not result.has_equal_shares:
         return ""
-    sharing = result.roles.sharing
-    partitions = pluralize(left_alone, "partition", "partitions")
-    return (
-        f"replicas per broker cannot be more even than {as_range(best[sharing])}, where "
-        f"{as_range(ideal[sharing])} "
-        f"would be possible: {partitions} must be left alone; exclude fewer topics, bring dead "
-        "brokers back, or wait until reassignments are done"
+    why = (
+        "the racks have different numbers of brokers and each needs its part of every partition; "
+        "one more broker in the smallest rack would help"
     )
+    if result.has_sets:
+        why = (
+            "each broker set holds the replicas of its own topics; more brokers in the set that "
+            "holds most would help"
+        )
+    return f"replicas per broker cannot be more even than {as_range(ideal[sharing])}: {why}"
 
 
 def _counts_not_reached(result: PlanningResult) -> str:
@@ -749,8 +740,7 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _without_topic_ids,
     _racks_not_repaired,
     _racks_lost,
-    _uneven_racks,
-    _left_alone_uneven,
+    _uneven_at_best,
     _counts_not_reached,
     _bytes_outside_band,
     _traffic_unknown,
