@@ -92,6 +92,17 @@ def test_what_only_a_demoted_broker_can_lead_stays_with_it_and_is_named() -> Non
     assert left.reason.startswith("cannot, because no other live replica may lead the 2 partitions")
 
 
+def test_why_a_demoted_broker_still_leads_is_told_by_partition() -> None:
+    snapshot = cluster("a-0: 1 2\na-1: 1\nb-0: 1 2", racks="1 2")
+    request = PlanRequest(Goal.DEMOTE_BROKERS, (1,), scope=Scope(topics=("a",)))
+    (warning,) = (text for text in make_plan(snapshot, request).warnings if "demoted" in text)
+    assert warning == (
+        "1 partition is still led by a demoted broker: no other live replica may lead it: a-1; "
+        "1 partition is still led by a demoted broker: the topics of the plan, or a reassignment, "
+        "leave it alone: b-0"
+    )
+
+
 def test_demoting_twice_is_already_done() -> None:
     plan = make_plan(cluster("a-0: 2 1", racks="1 2"), PlanRequest(Goal.DEMOTE_BROKERS, (1,)))
     assert (

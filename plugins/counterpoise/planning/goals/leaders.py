@@ -88,7 +88,14 @@ class DemoteBrokers(Leaders):
     def undone(self, result: PlanningResult) -> str:
         """Return what demoted brokers still lead."""
         is_led_by_demoted = result.roles.is_demoted[result.assignment.leaders]
-        return result.name_partitions(
-            is_led_by_demoted,
-            "{is} still led by a demoted broker: no other live replica may lead {them}",
+        may_reorder = result.cluster.may_reorder
+        no_other = "{is} still led by a demoted broker: no other live replica may lead {them}"
+        left_alone = (
+            "{is} still led by a demoted broker: the topics of the plan, or a reassignment, "
+            "leave {them} alone"
         )
+        sentences = (
+            result.name_partitions(is_led_by_demoted & may_reorder, no_other),
+            result.name_partitions(is_led_by_demoted & ~may_reorder, left_alone),
+        )
+        return "; ".join(filter(None, sentences))
