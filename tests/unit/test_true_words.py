@@ -1,11 +1,14 @@
 """Words of plans: which reason binds, and the best there is only where that is proven."""
 
+import json
 import random
 
 import pytest
 
 from counterpoise.errors import InputError
 from counterpoise.model.constraints import Constraints
+from counterpoise.model.document import from_document_text, to_document
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.provider import Provider
 from counterpoise.model.request import Budget, Goal, PlanRequest, RebalanceRequest, Scope
@@ -43,7 +46,7 @@ def test_the_reason_that_binds_is_named() -> None:
     fixed = "a-0: 1 size=50\na-1: 1 size=50\nb-0: 2 size=5\nb-1: 2 size=1"
     policy = BalancePolicy(excluded_topics=("a",))
     words = why_outside(fixed, "1 2", policy=policy)
-    assert words.startswith("broker 1: what is left alone there (excluded topics, reassignments)")
+    assert words.startswith("broker 1: what is left alone there (excluded topics, ")
     assert words.endswith("that this goal allows is better within the topics of the plan")
     small = "a-0: 1 size=5\na-1: 2 size=5\na-2: 1 size=5\na-3: 2 size=1"
     assert why_outside(small, "1 2").startswith("no move or exchange of two replicas")
@@ -62,7 +65,8 @@ def test_each_of_several_reasons_is_named_with_its_brokers() -> None:
     policy = BalancePolicy(excluded_topics=("a",))
     words = why_outside(f"{picture}\nb-2: 4 size=1", "1 2 3 4", policy=policy)
     assert words == (
-        "broker 1: what is left alone there (excluded topics, reassignments) is more than that; "
+        "broker 1: what is left alone there (excluded topics, reassignments, beside dead "
+        "brokers) is more than that; "
         "broker 3: c-0 alone is more than a fair share; brokers 2, 4: no move or exchange of two "
         "replicas that this goal allows is better within the topics of the plan"
     )
@@ -235,3 +239,52 @@ def test_goal_repair_is_not_offered_for_what_it_cannot_repair() -> None:
     request = PlanRequest(Goal.REBALANCE)
     assert "goal repair" not in warnings_of("a-0: 1 @none\na-1: 2", "!1 2 3", request)
     assert "let goal repair" in warnings_of("a-0: 1 2 @2\na-1: 2", "!1 2 3", request)
+
+
+def leaders_in(plan: RebalancePlan) -> str:
+    return next((words for words in plan.warnings if words.startswith("leaders per broker")), "")
+
+
+def test_leaders_that_only_an_election_would_even_are_told_apart() -> None:
+    """The goal moves leaders where it changes replicas, and leaves elections to Kafka."""
+    picture = "a-0: 1 2 3 @2\na-1: 2 3 1 @2\na-2: 3 1 2 @2\nb-0: 1 2\nb-1: 2 3\nb-2: 3 1"
+    request = PlanRequest(Goal.REPLICATION_FACTOR, scope=Scope(topics=("*",)), replication_factor=3)
+    plan = make_plan(cluster(picture, racks="1 2 3"), request)
+    assert leaders_in(plan) == (
+        "leaders per broker will be 1 to 4; 2 once preferred leaders are elected (goal leaders)"
+    )
+
+
+def test_replicas_out_of_sync_are_named_where_they_keep_leaders_uneven() -> None:
+    snapshot = cluster("a-0: 1 2\na-1: 1 2\na-2: 1 2\na-3: 1 2", racks="1 2")
+    out_of_sync = [["a", number, [1]] for number in range(4)]
+    document = json.dumps(to_document(snapshot) | {"in_sync": out_of_sync})
+    plan = make_plan(from_document_text(document), PlanRequest(Goal.LEADERS))
+    assert "as even as" in plan.reason
+    assert leaders_in(plan) == (
+        "leaders per broker will be 0 to 4; 1 broker leads nothing: replicas out of sync, and "
+        "partitions that are left alone, allow no better"
+    )
+
+
+def test_a_demotion_leaves_what_other_brokers_lead() -> None:
+    picture = "a-0: 1 2\na-1: 2 3\na-2: 2 3\na-3: 2 3"
+    plan = make_plan(cluster(picture, racks="1 2 3"), PlanRequest(Goal.DEMOTE_BROKERS, (1,)))
+    assert leaders_in(plan).endswith(
+        "this goal leaves what other brokers lead; goal leaders may do more"
+    )
+
+
+def test_partitions_that_a_budget_leaves_on_a_broker_are_not_stacked() -> None:
+    picture = "\n".join(f"a-{n}: 1 2 3 size=10" for n in range(6))
+    request = PlanRequest(Goal.REMOVE_BROKERS, (3,), budget=Budget(20))
+    words = warnings_of(picture, "1=a 2=b 3=c 4=a", request)
+    assert "in one rack" not in words and "is possible" not in words
+
+
+def test_a_repair_of_one_broker_tells_to_repair_the_other_one_too() -> None:
+    plan = make_plan(cluster("a-0: 1 5 6", racks="1 2 3 !5 !6"), PlanRequest(Goal.REPAIR, (5,)))
+    assert plan.reason == (
+        "cannot, because 1 partition (a-0) is left alone: with a replica on another dead broker "
+        "no copy could end; repair that one, too"
+    )

@@ -21,7 +21,7 @@ from counterpoise.model.evenness import ByteBand
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import by_disk
 from counterpoise.model.movement import COORDINATOR_TOPICS
-from counterpoise.model.request import Goal, Scope
+from counterpoise.model.request import Goal
 from counterpoise.model.words import join_names, name_brokers, pluralize, verb
 from counterpoise.planning.arrays import MIN_KNOWN_PERCENT, UNBOUNDED
 from counterpoise.planning.fair_shares import shares_of_bytes
@@ -349,7 +349,8 @@ def _racks_not_repaired(result: PlanningResult) -> str:
     sentence = "{has} more replicas in one rack than needed, though the racks would allow better"
     if result.request.goal is not Goal.REBALANCE:
         sentence += "; goal rebalance can repair that"
-    return result.name_partitions(result.rack_moves_after > 0, sentence)
+    is_to_change = result.is_to_leave | result.cluster.is_moving
+    return result.name_partitions((result.rack_moves_after > 0) & ~is_to_change, sentence)
 
 
 def _racks_lost(result: PlanningResult) -> str:
@@ -376,7 +377,8 @@ def _uneven_at_best(result: PlanningResult) -> str:
             "exclude fewer topics, bring dead brokers back, or wait until reassignments are done"
         )
     spread, reached = int(np.ptp(ideal[sharing])), int(np.ptp(result.after.counts[sharing]))
-    if spread <= 1 or reached < spread or not result.has_equal_shares:
+    is_cut = bool(result.deferred.partitions) and result.is_to_leave.any()
+    if spread <= 1 or reached < spread or not result.has_equal_shares or is_cut:
         return ""
     why = (
         "the racks have different numbers of brokers and each needs its part of every partition; "
@@ -393,6 +395,8 @@ def _uneven_at_best(result: PlanningResult) -> str:
 def _counts_not_reached(result: PlanningResult) -> str:
     counts, best = result.after.counts, result.best_counts
     if not result.goal.evens_replicas or not result.is_less_even(counts, best):
+        return ""
+    if result.deferred.partitions and result.is_to_leave.any():  # shares are those of the end
         return ""
     sharing = result.roles.sharing
     if result.is_less_even(result.ideal_counts, best):  # that is only with racks as they are
@@ -429,7 +433,10 @@ def _why_outside(result: PlanningResult, outside: Ints, weights: Ints, band: Byt
     has_giant = ~has_fixed & np.isin(outside, after.replicas[is_giant])
     reasons = []
     if has_fixed.any():
-        left_alone = "what is left alone there (excluded topics, reassignments) is more than that"
+        left_alone = (
+            "what is left alone there (excluded topics, reassignments, beside dead brokers) is "
+            "more than that"
+        )
         reasons.append((has_fixed, left_alone))
     if has_giant.any():
         is_there = is_giant & np.isin(after.replicas, outside[has_giant])
@@ -571,14 +578,28 @@ def _leaders_uneven(result: PlanningResult) -> str:
     idle = ""
     if idle_count:
         idle = f"; {pluralize(idle_count, 'broker leads', 'brokers lead')} nothing"
-    is_scoped = result.request.scope != Scope() and _could_lead_more_evenly(result)
-    is_narrow = result.deferred.partitions or is_scoped
-    limit = "scope and budget of the request" if is_narrow else "the replica sets"
-    help_ = "" if is_narrow else result.or_rebalance
-    return (
-        f"leaders per broker will be {counts.min()} to {counts.max()}{idle}: "
-        f"{limit} allow no better{help_}"
-    )
+    what = f"leaders per broker will be {as_range(counts)}{idle}"
+    preferred = result.assignment.replicas[:, 0]
+    elected = result.cluster.leader_load(preferred)[result.roles.leading]
+    if not result.goal.elects and np.ptp(elected) <= 1:
+        return f"{what}; {as_range(elected)} once preferred leaders are elected (goal leaders)"
+    return f"{what}: {_why_leaders_stay(result)}"
+
+
+def _why_leaders_stay(result: PlanningResult) -> str:
+    """Return what keeps leaders from being more even: the first that binds."""
+    cluster, scope = result.cluster, result.request.scope
+    has_brokers = bool(scope.broker_ids or scope.excluded_broker_ids)
+    is_partial = bool(result.left_out and result.left_out.partition_count)
+    is_partial |= has_brokers or not cluster.is_requested.all()
+    could = _could_lead_more_evenly(result)
+    if result.deferred.partitions or (could and is_partial):
+        return "scope and budget of the request allow no better"
+    if not could:
+        return f"the replica sets allow no better{result.or_rebalance}"
+    if result.request.goal is Goal.DEMOTE_BROKERS:
+        return "this goal leaves what other brokers lead; goal leaders may do more"
+    return "replicas out of sync, and partitions that are left alone, allow no better"
 
 
 def _could_lead_more_evenly(result: PlanningResult) -> bool:

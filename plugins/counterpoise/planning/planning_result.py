@@ -60,6 +60,9 @@ HAS_NO_DESTINATION: Final = (
     "max_replicas_per_broker)"
 )
 _IS_LEFT_TO_REPAIR = "left to goal repair: with a replica on a dead broker no copy could end"
+_IS_BESIDE_ANOTHER = (
+    "left alone: with a replica on another dead broker no copy could end; repair that one, too"
+)
 
 
 # -- goals
@@ -338,6 +341,11 @@ class PlanningResult:
         """
         return self.by_broker(_best_counts)
 
+    @property
+    def is_to_leave(self) -> Flags:
+        """Return the partitions that still have a replica on a broker that is to be emptied."""
+        return np.asarray(self.after.count_on(self.roles.leaving) > 0)
+
     @cached_property
     def ideal_counts(self) -> Ints:
         """Return replicas per broker if nothing had to be left alone: as even as racks allow."""
@@ -444,7 +452,9 @@ class PlanningResult:
 
     def list_left_to_repair(self) -> str:
         """Return partitions left alone for a replica on a dead broker, which is not the goal's."""
-        return self._is_left(self.cluster.is_left_to_repair, _IS_LEFT_TO_REPAIR)
+        is_repair = self.request.goal is Goal.REPAIR
+        why = _IS_BESIDE_ANOTHER if is_repair else _IS_LEFT_TO_REPAIR
+        return self._is_left(self.cluster.is_left_to_repair, why)
 
     def _is_left(self, is_concerned: Flags, why: str) -> str:
         partitions = np.flatnonzero(is_concerned)
