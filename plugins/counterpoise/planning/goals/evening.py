@@ -8,8 +8,7 @@ receive nothing. Small clusters are solved. In all others:
         brokers above their count give replicas to those below it: in bulk, by topic and size
             (`spread`), then whatever suits (`local_search`)
     bytes, traffic and copies get better by moves and exchanges (`local_search`, by the planner)
-    up to some thousand replicas, a linear program finds what to copy instead (`linear_program`);
-    up to some ten thousand, one about racks (`rack_program`)
+    up to some ten thousand replicas, a linear program finds what to copy instead (`rack_program`)
 
 What remains in the end is a state that another planning would leave as it is: to plan again moves
 nothing. Most plans take one round.
@@ -42,11 +41,9 @@ from counterpoise.planning.fair_shares import (
 )
 from counterpoise.planning.goals.lower_bounds import evening_bound, reached_bound
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.linear_program import MAX_REPLICAS, copy_less
 from counterpoise.planning.placing.local_search import Search, even_counts, search
 from counterpoise.planning.placing.new_replicas import drain
-from counterpoise.planning.placing.rack_program import MAX_REPLICAS as MAX_REPLICAS_BY_RACK
-from counterpoise.planning.placing.rack_program import RackProgram
+from counterpoise.planning.placing.rack_program import MARGINS, MAX_REPLICAS, RackProgram
 from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.several_new import spread_new_replicas
 from counterpoise.planning.placing.small import (
@@ -62,6 +59,7 @@ from counterpoise.planning.request_checks import brokers_are
 
 _MAX_ROUNDS = 50
 _NEAR = 1.005  # of the bytes that have to be copied anyway
+_REPLICAS_OF_ALL_TRIES = 16_000  # of a linear program that is solved again with another margin
 
 _Unevenness = tuple[int, int]  # racks, counts: the smaller the more even
 
@@ -124,27 +122,49 @@ class EveningGoal(PlanningGoal):
 
         Return the bytes that any placement as even copies, as far as that is known.
         """
-        if placement.counts.sum() > MAX_REPLICAS_BY_RACK:
-            return 0
-        searched = Search.of(placement, roles, request.policy, may_copy_for_traffic=True)
-        is_small = placement.counts.sum() <= MAX_REPLICAS
-        if not is_small and searched.copies_little_more_than_missing(_NEAR):
+        replica_count = int(placement.counts.sum())
+        if replica_count > MAX_REPLICAS:
             return 0
         choice = self._choice_once_placed(placement, roles, request)
-        if (choice.topic_limits < UNBOUNDED).any():  # neither program knows topics
+        if (choice.topic_limits < UNBOUNDED).any():  # the program knows no topics
             return 0
-        if is_small:
-            return copy_less(placement, choice, searched.loads, searched.is_pinned)
-        program = RackProgram.of(placement, choice, searched.loads, searched.is_pinned)
-        cheaper, min_copied_bytes = program.solve()
-        even_counts(cheaper, roles, request.policy, placement.counts)
-        self.search(cheaper, roles, request)
-        has_room = (cheaper.arriving <= placement.arriving) | (cheaper.room >= 0)
-        rank = partial(_rank, roles=roles, policy=request.policy)
-        if has_room.all() and rank(cheaper) < rank(placement):
-            placement.take_over(cheaper)
-            placement.has_budget_ended = cheaper.has_budget_ended
+        min_copied_bytes = 0
+        for margin in MARGINS[: max(1, _REPLICAS_OF_ALL_TRIES // replica_count)]:
+            searched = Search.of(placement, roles, request.policy, may_copy_for_traffic=True)
+            if searched.copies_little_more_than_missing(_NEAR):
+                break
+            program = RackProgram.of(
+                placement, choice, searched.loads, searched.is_pinned, margin=margin
+            )
+            cheaper, bound = program.solve()
+            min_copied_bytes = max(min_copied_bytes, bound)
+            self._take_if_better(placement, cheaper, roles, request)
         return min_copied_bytes
+
+    def _take_if_better(
+        self, placement: Placement, cheaper: Placement, roles: Roles, request: PlanRequest
+    ) -> None:
+        """Mend what a linear program has left outside, and take its placement where it is better.
+
+        In two ways: the second one begins with exchanges of what is copied anyway.
+        """
+        even_counts(cheaper, roles, request.policy, placement.counts)
+        by_arrivals = cheaper.copy()
+        of_arrivals = Search.of(
+            by_arrivals,
+            roles,
+            request.policy,
+            may_copy_for_traffic=False,
+            max_copied_bytes=int(cheaper.arriving.sum()),
+        )
+        of_arrivals.run()
+        rank = partial(_rank, roles=roles, policy=request.policy)
+        for mended in (cheaper, by_arrivals):
+            self.search(mended, roles, request)
+            has_room = (mended.arriving <= placement.arriving) | (mended.room >= 0)
+            if has_room.all() and rank(mended) < rank(placement):
+                placement.take_over(mended)
+                placement.has_budget_ended = mended.has_budget_ended
 
     def _place_large(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         """Come near to the best, as clusters of any size can."""

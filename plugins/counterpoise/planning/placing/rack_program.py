@@ -1,12 +1,12 @@
-"""Fewer bytes copied in clusters of up to some ten thousand replicas: which replicas leave, and for
-which rack.
+"""Fewer bytes copied in clusters that are too large to be solved, by a linear program: which
+replicas leave, and for which rack.
 
-    program = RackProgram.of(placement, choice, loads, is_pinned)
+    program = RackProgram.of(placement, choice, loads, is_pinned, margin)
     cheaper, min_copied_bytes = program.solve()
 
-A program with a variable per partition and broker (`linear_program`) is too large here. To a
-replica that comes, all brokers of a rack that receive are alike. So a variable is a replica that
-leaves its broker for a rack, and what the brokers of the rack share out is counted apart:
+A program with a variable per partition and broker would be too large. To a replica that comes, all
+brokers of a rack that receive are alike. So a variable is a replica that leaves its broker for a
+rack, and what the brokers of the rack share out is counted apart:
 
     a variable per replica and rack that it may go to; least bytes copied, where
         each partition moves one replica, or none (or as many as now)
@@ -17,6 +17,7 @@ leaves its broker for a rack, and what the brokers of the rack share out is coun
         some partitions are free, all others keep what they have: the relaxation of that
         the prices of its rows say which partitions would gain by something else
         free next: those, the ones whose replica is split, and the ones nearest to a tie
+    where few replicas are split: the same once more in whole numbers, by branch and bound
     what comes to a rack goes to its brokers, the largest first, where most bytes are to come
 
 Prices of two rounds are averaged: a round has prices that suit the partitions that were free, and
@@ -45,7 +46,6 @@ from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.racks import RackBounds
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.linear_program import (
-    COST_OF_A_COPY,
     Numbers,
     Rows,
     rack_bounds,
@@ -55,10 +55,13 @@ from counterpoise.planning.placing.local_search import Load
 from counterpoise.planning.placing.replica_choice import ReplicaChoice, stands_of
 
 MAX_REPLICAS: Final = 25_000
+# Units within the ends of bands, for what splits leave over, in the order in which they are tried.
+MARGINS: Final = (0.05, 4.0, 2.0, 1.0)
 _FREE_PARTITIONS: Final = 1_500
+_WHOLE_PARTITIONS: Final = 60  # so many are chosen for in whole numbers
 _MAX_ROUNDS: Final = 4
 _NEAR: Final = 0.001  # of what is copied: so little is left to gain
-_MARGIN: Final = 0.05  # units within the ends of bands, for what splits leave over
+_COST_OF_A_COPY: Final = 1e-3  # units: of two choices that copy as much, the one with fewer copies
 _SPLIT: Final = 1e-6
 _HALF: Final = 0.5
 _NEVER: Final = 1e12  # costs more than anything else
@@ -103,10 +106,16 @@ class RackProgram:
     is_made: Flags  # per move
     may_stay: Flags  # without a move it stands on its racks as evenly as now
     is_kept: Flags  # what it moves now is not among the moves
+    margin: float  # units within the ends of bands, for what splits leave over
 
     @classmethod
     def of(
-        cls, placement: Placement, choice: ReplicaChoice, loads: Sequence[Load], is_pinned: Flags
+        cls,
+        placement: Placement,
+        choice: ReplicaChoice,
+        loads: Sequence[Load],
+        is_pinned: Flags,
+        margin: float,
     ) -> "RackProgram":
         is_free = ~is_pinned[choice.partitions]
         partitions = choice.partitions[is_free]
@@ -137,6 +146,7 @@ class RackProgram:
             is_made=made,
             may_stay=may_stay,
             is_kept=is_kept,
+            margin=margin,
         )
 
     # -- columns
@@ -162,7 +172,7 @@ class RackProgram:
 
     @cached_property
     def costs(self) -> Numbers:
-        return np.asarray(self.sizes[self.moves.partitions] + COST_OF_A_COPY)
+        return np.asarray(self.sizes[self.moves.partitions] + _COST_OF_A_COPY)
 
     @cached_property
     def destinations(self) -> Ints:
@@ -215,7 +225,12 @@ class RackProgram:
             if gains.sum() <= _NEAR * (self.costs @ values):
                 break
             gains, ties = self._gains(values, prices)
-            is_free = self._freed(values, gains, ties)
+            is_free = self._freed(values, gains, ties, _FREE_PARTITIONS)
+        if prices and self._split(values).sum() <= _WHOLE_PARTITIONS:
+            gains, ties = self._gains(values, prices)
+            is_free = self._freed(values, gains, ties, _WHOLE_PARTITIONS)
+            if found := self._round(values, is_free, is_whole=True):
+                values, arriving, _ = found
         return self._rounded(values, arriving), int(min_copied * self.unit)
 
     def _spaced_by_size(self) -> Flags:
@@ -226,14 +241,14 @@ class RackProgram:
         is_free[movable[np.arange(count) * len(movable) // max(1, count)]] = True
         return is_free
 
-    def _freed(self, values: Numbers, gains: Numbers, ties: Numbers) -> Flags:
-        """Return the partitions to choose for next."""
+    def _freed(self, values: Numbers, gains: Numbers, ties: Numbers, count: int) -> Flags:
+        """Return the partitions to choose for next: `count`, or as many as are split."""
         is_split = self._split(values)
         order = np.where(gains > _SPLIT, -gains, ties)
         order = np.where(is_split, -_NEVER, order)
         first = np.lexsort((np.arange(len(order)), order))
         is_free = np.zeros_like(is_split)
-        is_free[first[: max(_FREE_PARTITIONS, int(is_split.sum()))]] = True
+        is_free[first[: max(count, int(is_split.sum()))]] = True
         return is_free
 
     def _split(self, values: Numbers) -> Flags:
@@ -264,9 +279,13 @@ class RackProgram:
             costs -= weights[self.moves.partitions] * prices_of_move
         return costs
 
-    def _round(self, values: Numbers, is_free: Flags) -> tuple[Numbers, Numbers, _Prices] | None:
+    def _round(
+        self, values: Numbers, is_free: Flags, *, is_whole: bool = False
+    ) -> tuple[Numbers, Numbers, _Prices] | None:
         """Return the values where the free partitions are chosen anew, what each destination
         receives (a row of replicas, then one per load), and the prices.
+
+        With `is_whole` no replica is split, and there are no prices.
         """
         moves = self.moves
         free = np.flatnonzero(is_free[moves.partitions])
@@ -277,14 +296,18 @@ class RackProgram:
         costs[: len(free)], upper[: len(free)] = self.costs[free], 1.0
         bytes_received = len(free) + len(self.destinations) + np.arange(len(self.destinations))
         upper[bytes_received] = self._room[self.destinations]
-        relaxed = rows.relaxed(costs, upper, method="highs-ds")
-        if relaxed is None:
+        if is_whole:
+            counts_whole = np.arange(width) < len(free) + len(self.destinations)
+            solution = rows.solved(costs, upper, counts_whole)
+        else:
+            solution = rows.relaxed(costs, upper)
+        if solution is None:
             return None
         chosen = values.copy()
-        chosen[free] = relaxed.values[: len(free)]
-        received = relaxed.values[len(free) : len(free) + received_count]
+        chosen[free] = solution.values[: len(free)]
+        received = solution.values[len(free) : len(free) + received_count]
         ends = np.cumsum([len(part) for part in rows.low])
-        prices = np.split(relaxed.prices, ends)
+        prices = np.split(solution.prices, ends)
         kinds = len(self.weights)
         of_brokers = np.stack([prices[0], *(self._by_broker(part) for part in prices[1:kinds])])
         of_racks = np.stack(prices[kinds : 2 * kinds])
@@ -328,7 +351,7 @@ class RackProgram:
             others_held = load.held / unit - of_partitions @ self.now
             low = np.minimum(load.band.lowest, load.held) / unit - others_held - base
             high = np.maximum(load.band.highest, load.held) / unit - others_held - base
-            margin = np.minimum(_MARGIN, (high - low) / 4)
+            margin = np.minimum(self.margin, (high - low) / 4)
             numbers = np.full(self.broker_count, NOBODY)
             numbers[roles.sharing] = np.arange(int(roles.sharing.sum()))
             row = numbers[np.concatenate([free.brokers, self.destinations])]
@@ -394,18 +417,34 @@ class RackProgram:
         """
         sharing = self.choice.roles.sharing
         of_counts, of_bytes = prices.of_brokers[:2]
-        of_counts = of_counts - np.median(of_counts[sharing])
         load = self.loads[0]
         others_held = load.held / self.unit - self.sizes @ self.now
         low = np.minimum(load.band.lowest, load.held) / self.unit - others_held
         high = np.maximum(load.band.highest, load.held) / self.unit - others_held
         value = float(of_counts @ self.now.sum(axis=0))
         value += float((of_bytes * np.where(of_bytes > 0, low, high))[sharing].sum())
-        # Other brokers may have one more or one fewer in a plan that is as even.
-        value -= float(np.abs(of_counts[sharing]).sum())
+        value -= self._worth_of_other_counts(of_counts)
         costs = np.where(self.home, 0.0, self.sizes[:, None])
         costs -= of_counts + self.sizes[:, None] * of_bytes
         return value + float(self._cheapest(costs).sum())
+
+    def _worth_of_other_counts(self, of_counts: Numbers) -> float:
+        """Return how much less a plan may cost that is as even, and has one replica more or fewer
+        on some brokers.
+
+        The sum of squares, each times the broker's cost of a replica, is no more then.
+        """
+        counts, sharing, rows = self.placement.counts, self.choice.roles.sharing, Rows()
+        costs = self.choice.replica_costs / self.choice.replica_costs.min()
+        ones, columns = np.ones(len(counts)), np.arange(2 * len(counts))
+        one_row, nothing = np.zeros_like(columns), np.zeros(1)
+        rows.add(one_row, columns, np.concatenate([ones, -ones]), nothing, nothing)
+        squares = np.concatenate([(2 * counts + 1) * costs, -(2 * counts - 1) * costs])
+        rows.add(one_row, columns, squares, -np.abs(squares).sum(keepdims=True), nothing)
+        worth = np.concatenate([of_counts, -of_counts])
+        upper = np.concatenate([sharing, sharing & (counts > 0)]).astype(np.float64)
+        solution = rows.relaxed(worth, upper)
+        return float(np.abs(worth) @ upper if solution is None else -worth @ solution.values)
 
     def _cheapest(self, costs: Numbers) -> Numbers:
         """Return what the replicas of each partition cost where they cost least, on its racks as
@@ -482,13 +521,17 @@ class RackProgram:
         }
         for move, size in zip(chosen.tolist(), self._size_of(chosen).tolist(), strict=True):
             row, source, rack = (int(column[move]) for column in self.moves)
-            members = [b for b in members_of[rack] if may_come[row, b]]
+            of_partition = replicas[self.partitions[row]]
+            members = [
+                b for b in members_of[rack] if may_come[row, b] and not (of_partition == b).any()
+            ]
+            if not members:
+                continue
             with_room = [b for b in members if size <= room[b]] or members
             broker = max(with_room, key=lambda b: (counts[b] > _HALF, space[b], -b))
             room[broker] -= size
             counts[broker] -= 1
             space[broker] -= size
-            of_partition = replicas[self.partitions[row]]
             of_partition[of_partition == source] = broker
 
 
