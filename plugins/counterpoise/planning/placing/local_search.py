@@ -21,8 +21,12 @@ the next:
                         `room`; also among those that come home by it; also none, where counts allow
                 of what gains half of the best or more: what copies least for each byte gained
                 nothing gains: failed, until it changes, or until the last sweep
-        for each broker, and each one that arrivals of it come from:
-            send the arrival home that saves most, for another replica, where both bands allow it
+        for the broker farthest above the lower end of its band, until all have failed:
+            for each one that arrivals of it come from, those with most room in their band first:
+                send the arrival home that saves most, for another replica, where both bands allow
+                    it; a second new replica of a partition only where that saves twice as much
+            nothing is saved: failed, until it changes
+        over where the work that saves a two-thousandth has saved less
 
 Worked example: brokers 1 and 2 hold 9 + 2 + 1 and 1 + 1 + 1 GB, and the band reaches from 6.5 to
 8.5 GB. Broker 1 has 3.5 GB too many, broker 2 as many too few: 7 GB are outside. To exchange 9 for
@@ -33,7 +37,7 @@ Work is counted in replicas that are looked at, never in seconds: the same input
 plan. Where the work of a search is over, `Search.has_ended_early` says so.
 
 Limits: a local optimum of moves and exchanges of two. A gain below a ten-thousandth of a share is
-none, unless it ends what is outside.
+none, unless it is a hundredth of what is outside.
 """
 
 from collections.abc import Iterator
@@ -58,9 +62,11 @@ from counterpoise.planning.fair_shares import (
 from counterpoise.planning.placement import Placement, Roles
 
 MAX_WORK: Final = 1_000_000_000  # replicas looked at
-MAX_SAVING_WORK: Final = 1_000_000  # of those, to copy less, each time that it is tried
+MAX_SAVING_WORK: Final = 500_000  # of those, for each two-thousandth less that is copied
 _NEAR: Final = 1.001  # of the bytes that have to be copied anyway: so few are not worth the work
+_MIN_SAVINGS: Final = 2_000
 _MIN_GAINS: Final = 10_000  # of bytes: so many of them make up a share
+_MAX_STEPS: Final = 100  # into the band, of a broker that is just outside
 _PARTNERS_AT_ONCE: Final = 4
 _MAX_PARTNERS_FOR_TRAFFIC: Final = 12
 _MAX_PARTNERS_FOR_ARRIVALS: Final = 4
@@ -500,7 +506,8 @@ class Search:
         if not load.may_copy:
             gains = np.where(copied <= 0, gains, 0)
         outside = load.outside
-        enough = min(load.min_gain, max(1, int(outside[heavy]), int(outside[light])))
+        most_outside = max(int(outside[heavy]), int(outside[light]))
+        enough = min(load.min_gain, max(1, most_outside // _MAX_STEPS))
         harm = np.maximum(gone.harm, back.harm)
         if order:  # a partition with one replica is led where it stands
             is_alone = self.factors[gone.partitions] == 1
@@ -611,34 +618,48 @@ class Search:
     # -- fewer copies
 
     def _copy_less(self) -> bool:
-        """Send arrivals home for other replicas, as far as the bands allow; return whether any."""
-        queue = list(range(len(self.held_by)))
-        has_saved, may_work = False, self.work + MAX_SAVING_WORK
-        while queue and self.work < may_work:
-            broker = queue.pop(0)
-            arrivals = self._arrivals(broker)
-            for home in self._homes(broker, arrivals):
-                tried = (broker, home)
-                if self.failed.get(tried) == self._changes_of(broker, home):
-                    continue
-                while exchange := self._best_return(broker, home, arrivals):
-                    has_saved = True
-                    for changed in self._take(exchange, 0):
-                        queue += [changed] if changed not in queue else []
-                    arrivals = self._arrivals(broker)
-                self.failed[tried] = self._changes_of(broker, home)
+        """Send arrivals home for other replicas, as far as the bands allow and it is worth the
+        work; return whether it was.
+        """
+        load, copied = self.loads[0], int(self.placement.arriving.sum())
+        saved, has_saved = 0, False
+        has_failed = np.zeros(len(load.held), dtype=np.bool_)
+        failed: set[tuple[int, int]] = set()  # what is to spare gets less: they would fail again
+        may_work = self.work + MAX_SAVING_WORK
+        while self.work < may_work and not has_failed.all():
+            to_spare = np.where(has_failed, -UNBOUNDED, load.held - load.band.lowest)
+            broker = int(np.argmax(to_spare))
+            exchange = self._first_return(broker, failed)
+            has_failed[broker] = not exchange
+            if exchange:
+                has_failed[self._take(exchange, 0)] = False
+                saved += exchange.gain
+            if saved * _MIN_SAVINGS > copied:
+                saved, may_work, has_saved = 0, self.work + MAX_SAVING_WORK, True
         return has_saved
+
+    def _first_return(self, broker: int, failed: set[tuple[int, int]]) -> _Exchange | None:
+        """Return what saves bytes with one of the homes of arrivals, those with most room first."""
+        load, arrivals = self.loads[0], self._arrivals(broker)
+        homes = self._homes(broker, arrivals)
+        room = load.band.highest[homes] - load.held[homes]
+        for home in homes[np.lexsort((homes, -room))].tolist():
+            if (broker, home) not in failed:
+                if exchange := self._best_return(broker, home, arrivals):
+                    return exchange
+                failed.add((broker, home))
+        return None
 
     def _arrivals(self, broker: int) -> Ints:
         """Return the partitions of a broker that were not there before, smallest first."""
         partitions = self.held_by[broker]
         return partitions[~self._was_on(partitions, broker)]
 
-    def _homes(self, broker: int, arrivals: Ints) -> Iterator[int]:
-        """Yield the brokers that arrivals of a broker come from."""
+    def _homes(self, broker: int, arrivals: Ints) -> Ints:
+        """Return the brokers that arrivals of a broker come from."""
         is_worth = self.placement.cluster.size_bytes[arrivals] >= self.loads[0].min_gain
         homes = np.unique(self.home[arrivals[is_worth]])
-        yield from homes[(homes >= 0) & (homes != broker)].tolist()
+        return np.asarray(homes[(homes >= 0) & (homes != broker)])
 
     def _best_return(self, broker: int, home: int, arrivals: Ints) -> _Exchange | None:
         """Return the exchange of an arrival for another replica that saves most bytes; or None."""
@@ -662,12 +683,15 @@ class Search:
             return None
         rows = np.tile(np.arange(len(going.partitions)), len(picks) // len(going.partitions))
         gone, back = going.only(rows), others.or_none.only(picks)
-        saved = np.where(back.harm > 0, 0, -(gone.copied + back.copied))
+        saved = np.where(back.harm > 1, 0, -(gone.copied + back.copied))
         for any_load in self.loads:
             shifts = any_load.weights[gone.partitions]
             shifts = shifts - any_load.weights[back.partitions] * (picks != NOBODY)
             saved = np.where(any_load.gains(broker, home, shifts) >= 0, saved, 0)
         best = int(np.argmax(saved))
+        harmless = np.where(back.harm == 0, saved, 0)  # no partition has several new ones
+        if 2 * harmless.max() >= saved[best]:
+            best = int(np.argmax(harmless))
         if saved[best] < load.min_gain:
             return None
         returning = int(back.partitions[best]) if picks[best] != NOBODY else NOBODY
