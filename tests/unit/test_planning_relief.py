@@ -82,7 +82,8 @@ def test_what_would_do_is_said_where_room_is_missing() -> None:
         relief(snapshot)
     assert str(refused.value) == (
         "broker 1 cannot get below 80 %: 101 B have to leave, and 128 B fit elsewhere, at most "
-        "99 B on one broker, but no way was found to fit whole replicas into it, within racks, "
+        "99 B on one broker, but no way was found to fit whole replicas into it (the "
+        "largest on broker 1 is a-0, 400 B), within racks, "
         "broker sets and limits: keep fewer bytes (retention), add brokers or disk, or give a "
         "higher --below"
     )

@@ -354,10 +354,13 @@ class _Relief:
                 f"{names} cannot get below {percent} %: {elsewhere} below it elsewhere; {missing} "
                 f"of room are missing: {help_}"
             )
+        largest = int(left[0].rows[np.argmax(self.sizes[left[0].rows])])
+        name, size = self.result.cluster.name(largest), format_bytes(int(self.sizes[largest]))
         return (
             f"{names} cannot get below {percent} %: {elsewhere} elsewhere, at most "
             f"{format_bytes(max(rooms))} on one broker, but no way was found to fit whole "
-            f"replicas into it, within racks, broker sets and limits: {help_}"
+            f"replicas into it (the largest on {left[0].name} is {name}, {size}), within racks, "
+            f"broker sets and limits: {help_}"
         )
 
 
