@@ -1,5 +1,6 @@
 """Who leads: counts per broker first, topics next; and what may not lead."""
 
+import random
 from collections import Counter
 from dataclasses import replace
 
@@ -96,6 +97,28 @@ def test_leadership_of_a_topic_is_passed_on_by_way_of_brokers_in_between() -> No
     leaders = chosen(cluster(picture, racks="1 2 3"))
     assert Counter(leaders.values()) == {1: 2, 2: 2, 3: 2}
     assert per_topic(leaders, 3)["a"] == [1, 1, 1]
+
+
+def test_topics_of_a_large_cluster_are_evened_in_batches_and_stay_so() -> None:
+    # More partitions than a batch has, all led by one of the first four brokers.
+    chance, racks = random.Random(7), " ".join(map(str, range(1, 13)))
+    replicas = {
+        f"t{topic}-{number}": [chance.randint(1, 4), *chance.sample(range(5, 13), 2)]
+        for topic in range(60)
+        for number in range(200)
+    }
+    leaders = chosen(cluster(_lines(replicas), racks=racks))
+    assert set(Counter(leaders.values()).values()) == {1_000}
+    assert all(topic[-1] - topic[0] <= 1 for topic in per_topic(leaders, 12).values())
+    led = {
+        name: sorted(row, key=lambda broker: broker != leaders[name])
+        for name, row in replicas.items()
+    }
+    assert chosen(cluster(_lines(led), racks=racks)) == leaders
+
+
+def _lines(replicas: dict[str, list[int]]) -> str:
+    return "\n".join(f"{name}: {' '.join(map(str, row))}" for name, row in replicas.items())
 
 
 def test_no_topic_is_made_even_at_the_cost_of_another_one() -> None:

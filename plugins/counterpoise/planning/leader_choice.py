@@ -155,7 +155,7 @@ def even_leaders(candidates: Candidates) -> Ints:
 
 
 def _solve(candidates: Candidates, arcs: _Arcs, groups: _Groups) -> _Solution:
-    """Return the cheapest solution.
+    """Return the cheapest solution, or one that is not realizable.
 
     A few arcs per broker to the sink mostly do; one per unit, which are many more, always do.
     """
@@ -168,7 +168,7 @@ def _solve(candidates: Candidates, arcs: _Arcs, groups: _Groups) -> _Solution:
     level_arcs = _level_sink_arcs(brokers, lower, upper, shares)
     solution = _flow(candidates, arcs, groups, level_arcs)
     counts = lower + solution.arrivals[brokers]
-    if (np.sort(counts) == np.sort(shares)).all():
+    if (np.sort(counts) == np.sort(shares)).all() or not solution.is_realizable:
         return solution
     return _flow(candidates, arcs, groups, _unit_sink_arcs(brokers, lower, upper))
 
@@ -289,13 +289,14 @@ def _flow(candidates: Candidates, arcs: _Arcs, groups: _Groups, sink_arcs: _Sink
 
     group_flows = np.zeros(groups.replicas.shape, dtype=np.int64)
     group_flows[rows, columns] = solver.flows(from_groups)
-    changes, is_realizable = _assign_arcs(arcs, solver.flows(between_brokers))
+    changes = _assign_arcs(arcs, solver.flows(between_brokers))
     leaders = candidates.leaders_now.copy()
     leaders[groups.partitions] = _assign_groups(groups, group_flows)
-    leaders[list(changes)] = list(changes.values())
+    if changes is not None:
+        leaders[list(changes)] = list(changes.values())
     arrivals = np.zeros(candidates.broker_count, dtype=np.int64)
     np.add.at(arrivals, sink_arcs.brokers, solver.flows(to_sink))
-    return _Solution(leaders, arrivals, is_realizable)
+    return _Solution(leaders, arrivals, is_realizable=changes is not None)
 
 
 def _assign_groups(groups: _Groups, flows: Ints) -> Ints:
@@ -310,20 +311,19 @@ def _assign_groups(groups: _Groups, flows: Ints) -> Ints:
     return chosen
 
 
-def _assign_arcs(arcs: _Arcs, flows: Ints) -> tuple[dict[int, int], bool]:
-    """Return the new leader of each partition that takes an arc, and whether all units found one.
+def _assign_arcs(arcs: _Arcs, flows: Ints) -> dict[int, int] | None:
+    """Return the new leader of each partition that takes an arc; None where a unit finds none.
 
     Arcs with the least choice of partitions come first.
     """
     arc_of: dict[int, int] = {}
     used = np.flatnonzero(flows)
     spare_partitions = arcs.capacities[used] - flows[used]
-    is_realizable = True
     for arc in used[np.argsort(spare_partitions, kind="stable")].tolist():
         for _ in range(int(flows[arc])):
-            is_realizable &= _assign_one(arc, arcs, arc_of)
-    changes = {partition: int(arcs.heads[arc]) for partition, arc in arc_of.items()}
-    return changes, is_realizable
+            if not _assign_one(arc, arcs, arc_of):
+                return None
+    return {partition: int(arcs.heads[arc]) for partition, arc in arc_of.items()}
 
 
 def _assign_one(arc: int, arcs: _Arcs, arc_of: dict[int, int]) -> bool:

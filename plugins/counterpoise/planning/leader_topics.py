@@ -38,7 +38,7 @@ from counterpoise.planning.leader_candidates import Candidates
 
 _BATCH: Final = 5_000  # partitions
 _OF_UNEVEN_TOPICS: Final = 4_000  # of these
-_MIN_GAIN: Final = 1_000  # of several batches: a thousandth of all squares
+_MIN_GAIN: Final = 200  # of several batches: this part of all that is uneven
 _MAX_CHANGES: Final = 32
 _MAX_COST: Final = 8  # no choice of a leader costs so much
 _GOLDEN_RATIO: Final = 2_654_435_761  # of 2**32, an odd number
@@ -47,15 +47,15 @@ _GOLDEN_RATIO: Final = 2_654_435_761  # of 2**32, an odd number
 def even_topics(candidates: Candidates, leaders: Ints) -> Ints:
     """Return leaders that are as even per topic as found, with as many per broker as `leaders`."""
     leaders = np.where(candidates.is_free, leaders, candidates.leaders_now)
-    squares = _squares(candidates, leaders)
+    squares, least = _squares(candidates, leaders), _least_squares(candidates)
     while True:
         batches = _batches(candidates, _improvable_topics(candidates, leaders), seed=squares)
         evened = leaders
         for partitions in batches:
             evened = _solve(candidates, evened, partitions)
         squares_before, squares = squares, _squares(candidates, evened)
-        min_gain = 1 if len(batches) <= 1 else squares_before // _MIN_GAIN
-        if squares_before - squares < min_gain or not batches:
+        min_gain = (squares_before - least) // _MIN_GAIN if len(batches) > 1 else 0
+        if squares_before - squares < max(1, min_gain):
             return leaders
         leaders = evened
 
@@ -98,6 +98,15 @@ def _led_keys(candidates: Candidates, leaders: Ints) -> Ints:
 def _squares(candidates: Candidates, leaders: Ints) -> int:
     _, counts = np.unique(_led_keys(candidates, leaders), return_counts=True)
     return int((counts * counts).sum())
+
+
+def _least_squares(candidates: Candidates) -> int:
+    """Return the squares of topics that are spread evenly over all brokers."""
+    has_leader = candidates.is_free | (candidates.leaders_now >= 0)
+    led = np.bincount(candidates.topic_numbers[has_leader], minlength=candidates.topic_count)
+    brokers = max(1, len(candidates.eligible_brokers))
+    low, one_more = np.divmod(led, brokers)
+    return int((brokers * low * low + one_more * (2 * low + 1)).sum())
 
 
 # -- which partitions are chosen for together
