@@ -8,7 +8,7 @@ made by the command, `counterpoise plan`, in a process of its own: CPU s and pea
 the process (of several runs the least and the most), and it is ended after `--limit` CPU s.
 
 `/ regular`: CPU s beside those of the same planner for the regular cluster. Copied: bytes, planned
-/ bound; the bound is that of our plan, and means nothing within a budget. Outside: brokers, and GB,
+/ the judge's bound of the whole goal, which knows no budgets and sets. Outside: brokers, and GB,
 outside the band of 10 % around the best bytes that our plan names for each. Without a reason: those
 of them for which the plan names nothing that binds (a giant, a limit, a budget, the goal, a proof).
 Squares: of the replicas per broker, theirs / ours.
@@ -33,6 +33,8 @@ from benchmarks.beside import COMMAND, planner_of
 from benchmarks.clusters import DOCUMENT, named_brokers, read_document
 from benchmarks.crooked import clusters as crooked
 from benchmarks.crooked.measure import Figures, measure
+from benchmarks.judge import Case as Judged
+from benchmarks.judge import Load, lower_bounds
 from benchmarks.machine import Used, load_line, machine_line, used_by
 from benchmarks.make_cluster import make_cluster
 from counterpoise.model.request import Goal
@@ -171,8 +173,19 @@ def reached(name: str, folder: Path, plan_file: Path) -> Reached:
         {figure["broker_id"]: figure["bytes_after"] for figure in plan["figures"]},
         {figure["broker_id"]: figure["bytes_best"] for figure in plan["figures"]},
         explained(plan["warnings"]),
-        plan["lower_bound"]["bytes"],
+        _bound_bytes(SHAPES[name], document),
     )
+
+
+def _bound_bytes(shape: Shape, document: Mapping[str, Any]) -> int:
+    """Return what any plan has to copy that reaches the whole goal; 0 where the judge cannot know.
+
+    The bound that a plan shows is one of what it reaches: nearer where brokers stay outside.
+    """
+    if shape.max_bytes or shape.has_sets:
+        return 0
+    case = Judged.of(document, shape.goal, document["named"], 0.1)
+    return lower_bounds(case, Load.of(case.before, case.sizes))[1]
 
 
 _OUTSIDE: Final = re.compile(r"^(brokers? .*?) will hold bytes more than .*? fair share; (.*)$")
@@ -230,7 +243,7 @@ def main() -> int:
             results = measured(name, options, planners)
             for planner, result in results.items():
                 seconds = regular.setdefault((planner, SHAPES[name].goal), result.cpu_seconds)
-                cells = row(name, result, results["ours"].reached, result.cpu_seconds / seconds)
+                cells = row(result, results["ours"].reached, result.cpu_seconds / seconds)
                 print("| " + " | ".join(map(str, (name, planner, *cells))) + " |", flush=True)
                 has_errors |= bool(result.reached and result.reached.figures.errors)
     return 1 if has_errors else 0
@@ -283,18 +296,17 @@ def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
         return pool.submit(function, *arguments).result()
 
 
-def row(name: str, result: Result, ours: Reached | None, ratio: float) -> tuple[object, ...]:
+def row(result: Result, ours: Reached | None, ratio: float) -> tuple[object, ...]:
     seconds, peak = f"{result.cpu_seconds:.1f}", result.peak_bytes >> 20
     found = result.reached
     if found is None:
         return f"> {seconds}", f"> {ratio:.1f}", *("-",) * 7, peak
     ours = ours or found
     outside = found.outside(ours)
-    copied = found.figures.copied_bytes / max(1, ours.bound_bytes)
     return (
         seconds,
         f"{ratio:.1f}",
-        "-" if SHAPES[name].max_bytes else f"{copied:.4f}",
+        f"{found.figures.copied_bytes / found.bound_bytes:.4f}" if found.bound_bytes else "-",
         len(outside),
         f"{sum(outside) / 1e9:.1f}",
         max(0, len(outside) - found.explained),
