@@ -31,8 +31,10 @@ the leaders are [1, 0, 2].
 Partitions are not nodes, or a million of them would be too many: an arc stands for all partitions
 that could take it. Only those whose present leader may not stay are nodes, one for all that have
 the same candidates and the same preferred replica. The price of that: a partition can take only one
-of its arcs, which the flow does not know. Where an arc does not find enough partitions, the flow is
-solved again with every partition in a node. So the choice is exact in any case.
+of its arcs, which the flow does not know. So its cost is a lower bound, reached when every arc
+finds enough partitions. If few are missing, it is solved again with each partition on one arc only,
+where all find enough. Where that costs more than the bound, or many are missing, it is solved with
+every partition in a node. So the choice is exact in any case.
 
 Limits: replicas that are out of sync are not chosen (`leader_candidates`); what is promised holds
 for the others. Choosing again once the chosen leaders lead changes nothing.
@@ -51,6 +53,7 @@ from counterpoise.planning.leader_candidates import Candidates
 from counterpoise.planning.leader_topics import even_topics
 
 _MAX_TURNS: Final = 20
+_FEW_MISSING: Final = 30
 _FIRST_IN_SORT: Final = NOBODY - 1
 
 
@@ -133,8 +136,10 @@ class _SinkArcs:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Solution:
     leaders: Ints  # per partition
+    cost: int
     arrivals: Ints  # per broker: units that reach the sink from it
-    is_realizable: bool  # every arc found as many partitions as flow along it
+    changes: dict[int, int]  # by partition: the broker to which an arc has brought it
+    missing: int  # units for which arcs found no partition; those after many are not counted
 
 
 def even_leaders(candidates: Candidates) -> Ints:
@@ -147,17 +152,24 @@ def even_leaders(candidates: Candidates) -> Ints:
     staying = np.flatnonzero(may_stay)
     leaving = np.flatnonzero(candidates.is_free & ~may_stay)
     arcs, groups = _arcs(candidates, staying), _groups(candidates, leaving)
-    solution = _solve(candidates, arcs, groups)
-    if not solution.is_realizable:
-        no_arcs = _arcs(candidates, staying[:0])
-        solution = _solve(candidates, no_arcs, _groups(candidates, candidates.free_partitions))
+    sink_arcs, solution = _solve(candidates, arcs, groups)
+    if not solution.missing:
+        return solution.leaders
+    if solution.missing <= _FEW_MISSING:
+        lower_bound = solution.cost
+        arcs = _arcs(candidates, staying, one_each=solution.changes)
+        solution = _flow(candidates, arcs, groups, sink_arcs)
+        if solution.cost <= lower_bound:
+            return solution.leaders
+    arcs, groups = _arcs(candidates, staying[:0]), _groups(candidates, candidates.free_partitions)
+    _, solution = _solve(candidates, arcs, groups)
     return solution.leaders
 
 
-def _solve(candidates: Candidates, arcs: _Arcs, groups: _Groups) -> _Solution:
-    """Return the cheapest solution, or one that is not realizable.
+def _solve(candidates: Candidates, arcs: _Arcs, groups: _Groups) -> tuple[_SinkArcs, _Solution]:
+    """Return the cheapest solution, and the arcs to the sink that it took to find it.
 
-    A few arcs per broker to the sink mostly do; one per unit, which are many more, always do.
+    A few arcs per broker mostly do; one per unit, which are many more, always do.
     """
     brokers = candidates.eligible_brokers
     fixed = candidates.leaders_now[~candidates.is_free]
@@ -165,12 +177,13 @@ def _solve(candidates: Candidates, arcs: _Arcs, groups: _Groups) -> _Solution:
     upper = lower + candidates.counts(candidates.replicas)[brokers]
     total = len(candidates.free_partitions) + int(lower.sum())
     shares = fill(total, lower, upper, lower)
-    level_arcs = _level_sink_arcs(brokers, lower, upper, shares)
-    solution = _flow(candidates, arcs, groups, level_arcs)
+    sink_arcs = _level_sink_arcs(brokers, lower, upper, shares)
+    solution = _flow(candidates, arcs, groups, sink_arcs)
     counts = lower + solution.arrivals[brokers]
-    if (np.sort(counts) == np.sort(shares)).all() or not solution.is_realizable:
-        return solution
-    return _flow(candidates, arcs, groups, _unit_sink_arcs(brokers, lower, upper))
+    if (np.sort(counts) != np.sort(shares)).any() and solution.missing <= _FEW_MISSING:
+        sink_arcs = _unit_sink_arcs(brokers, lower, upper)
+        solution = _flow(candidates, arcs, groups, sink_arcs)
+    return sink_arcs, solution
 
 
 def _level_sink_arcs(brokers: Ints, lower: Ints, upper: Ints, shares: Ints) -> _SinkArcs:
@@ -198,13 +211,28 @@ def _unit_sink_arcs(brokers: Ints, lower: Ints, upper: Ints) -> _SinkArcs:
     return _SinkArcs(np.repeat(brokers, units), np.ones_like(unevenness), unevenness)
 
 
-def _arcs(candidates: Candidates, partitions: Ints) -> _Arcs:
-    """Return all arcs of partitions that may stay."""
+def _arcs(
+    candidates: Candidates, partitions: Ints, one_each: dict[int, int] | None = None
+) -> _Arcs:
+    """Return all arcs of partitions that may stay; with `one_each`, one arc of each partition.
+
+    That one leads to the broker that `one_each` has for the partition; where it has none, to any,
+    so that all of them are used about as often.
+    """
     leaders_now = candidates.leaders_now[partitions]
     rows, heads = candidates.alternatives(partitions, leaders_now)
     tails, on_arc = leaders_now[rows], partitions[rows]
     outside = candidates.outside(on_arc, heads).astype(np.int64)
     outside -= candidates.outside(on_arc, tails)
+    if one_each is not None:
+        _, starts, counts = np.unique(rows, return_index=True, return_counts=True)
+        first = on_arc[starts]
+        chosen_heads = np.full(len(candidates.replicas), NOBODY)
+        chosen_heads[first] = heads[starts + first % counts]
+        chosen_heads[list(one_each)] = list(one_each.values())
+        is_kept = heads == chosen_heads[on_arc]
+        heads, tails, on_arc = heads[is_kept], tails[is_kept], on_arc[is_kept]
+        outside = outside[is_kept]
     preferred = candidates.preferred[on_arc]
     reorders = (heads != preferred).astype(np.int64) - (tails != preferred)
     between = tails * candidates.broker_count + heads
@@ -289,14 +317,13 @@ def _flow(candidates: Candidates, arcs: _Arcs, groups: _Groups, sink_arcs: _Sink
 
     group_flows = np.zeros(groups.replicas.shape, dtype=np.int64)
     group_flows[rows, columns] = solver.flows(from_groups)
-    changes = _assign_arcs(arcs, solver.flows(between_brokers))
+    changes, missing = _assign_arcs(arcs, solver.flows(between_brokers))
     leaders = candidates.leaders_now.copy()
     leaders[groups.partitions] = _assign_groups(groups, group_flows)
-    if changes is not None:
-        leaders[list(changes)] = list(changes.values())
+    leaders[list(changes)] = list(changes.values())
     arrivals = np.zeros(candidates.broker_count, dtype=np.int64)
     np.add.at(arrivals, sink_arcs.brokers, solver.flows(to_sink))
-    return _Solution(leaders, arrivals, is_realizable=changes is not None)
+    return _Solution(leaders, solver.optimal_cost(), arrivals, changes, missing)
 
 
 def _assign_groups(groups: _Groups, flows: Ints) -> Ints:
@@ -311,19 +338,21 @@ def _assign_groups(groups: _Groups, flows: Ints) -> Ints:
     return chosen
 
 
-def _assign_arcs(arcs: _Arcs, flows: Ints) -> dict[int, int] | None:
-    """Return the new leader of each partition that takes an arc; None where a unit finds none.
+def _assign_arcs(arcs: _Arcs, flows: Ints) -> tuple[dict[int, int], int]:
+    """Return the new leader of each partition that takes an arc, and how many units found none.
 
-    Arcs with the least choice of partitions come first.
+    Arcs with the least choice of partitions come first. Once many are missing, the rest is left.
     """
     arc_of: dict[int, int] = {}
     used = np.flatnonzero(flows)
     spare_partitions = arcs.capacities[used] - flows[used]
+    missing = 0
     for arc in used[np.argsort(spare_partitions, kind="stable")].tolist():
         for _ in range(int(flows[arc])):
-            if not _assign_one(arc, arcs, arc_of):
-                return None
-    return {partition: int(arcs.heads[arc]) for partition, arc in arc_of.items()}
+            if missing <= _FEW_MISSING and not _assign_one(arc, arcs, arc_of):
+                missing += 1
+    changes = {partition: int(arcs.heads[arc]) for partition, arc in arc_of.items()}
+    return changes, missing
 
 
 def _assign_one(arc: int, arcs: _Arcs, arc_of: dict[int, int]) -> bool:
