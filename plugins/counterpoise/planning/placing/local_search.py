@@ -37,7 +37,7 @@ Work is counted in replicas that are looked at, never in seconds: the same input
 plan. Where the work of a search is over, `Search.has_ended_early` says so.
 
 Limits: a local optimum of moves and exchanges of two. A gain below a ten-thousandth of a share is
-none, unless it is a hundredth of what is outside.
+none, unless it is a tenth of what is outside.
 """
 
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ MAX_SAVING_WORK: Final = 500_000  # of those, for each two-thousandth less that 
 _NEAR: Final = 1.001  # of the bytes that have to be copied anyway: so few are not worth the work
 _MIN_SAVINGS: Final = 2_000
 _MIN_GAINS: Final = 10_000  # of bytes: so many of them make up a share
-_MAX_STEPS: Final = 100  # into the band, of a broker that is just outside
+_MAX_STEPS: Final = 10  # into the band, of a broker that is just outside
 _PARTNERS_AT_ONCE: Final = 4
 _MAX_PARTNERS_FOR_TRAFFIC: Final = 12
 _MAX_PARTNERS_FOR_ARRIVALS: Final = 4
