@@ -24,7 +24,8 @@ the next:
         for the broker farthest above the lower end of its band, until all have failed:
             for each one that arrivals of it come from, those with most room in their band first:
                 send the arrival home that saves most, for another replica, where both bands allow
-                    it; none that makes a second new replica of its partition
+                    it; a second new replica of its partition only where that saves twice as much
+                    and all brokers receive
             nothing is saved: failed, until it changes
         over where the work that saves a two-thousandth has saved less
 
@@ -683,12 +684,16 @@ class Search:
             return None
         rows = np.tile(np.arange(len(going.partitions)), len(picks) // len(going.partitions))
         gone, back = going.only(rows), others.or_none.only(picks)
-        saved = np.where(back.harm > 0, 0, -(gone.copied + back.copied))
+        most_harm = int(self.roles.destinations[self.roles.sharing].all())
+        saved = np.where(back.harm > most_harm, 0, -(gone.copied + back.copied))
         for any_load in self.loads:
             shifts = any_load.weights[gone.partitions]
             shifts = shifts - any_load.weights[back.partitions] * (picks != NOBODY)
             saved = np.where(any_load.gains(broker, home, shifts) >= 0, saved, 0)
         best = int(np.argmax(saved))
+        harmless = np.where(back.harm == 0, saved, 0)  # no partition has several new ones
+        if 2 * harmless.max() >= saved[best]:
+            best = int(np.argmax(harmless))
         if saved[best] < load.min_gain:
             return None
         returning = int(back.partitions[best]) if picks[best] != NOBODY else NOBODY
