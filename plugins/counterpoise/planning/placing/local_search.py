@@ -24,8 +24,8 @@ the next:
         for the broker farthest above the lower end of its band, until all have failed:
             for each one that arrivals of it come from, those with most room in their band first:
                 send the arrival home that saves most, for another replica, where both bands allow
-                    it; a second new replica of its partition only where that saves twice as much
-                    and all brokers receive
+                    it; a second new replica of its partition only where all brokers receive, and
+                    that saves twice as much and a thousandth of a share
             nothing is saved: failed, until it changes
         over where the work that saves a two-thousandth has saved less
 
@@ -67,6 +67,7 @@ MAX_SAVING_WORK: Final = 500_000  # of those, for each two-thousandth less that 
 _NEAR: Final = 1.001  # of the bytes that have to be copied anyway: so few are not worth the work
 _MIN_SAVINGS: Final = 2_000
 _MIN_GAINS: Final = 10_000  # of bytes: so many of them make up a share
+_MIN_GAINS_TO_HARM: Final = 10  # so many are worth a partition's second new replica
 _MAX_STEPS: Final = 10  # into the band, of a broker that is just outside
 _PARTNERS_AT_ONCE: Final = 4
 _MAX_PARTNERS_FOR_TRAFFIC: Final = 12
@@ -692,8 +693,8 @@ class Search:
             saved = np.where(any_load.gains(broker, home, shifts) >= 0, saved, 0)
         best = int(np.argmax(saved))
         harmless = np.where(back.harm == 0, saved, 0)  # no partition has several new ones
-        if 2 * harmless.max() >= saved[best]:
-            best = int(np.argmax(harmless))
+        if saved[best] < max(2 * harmless.max(), _MIN_GAINS_TO_HARM * load.min_gain):
+            best, saved = int(np.argmax(harmless)), harmless
         if saved[best] < load.min_gain:
             return None
         returning = int(back.partitions[best]) if picks[best] != NOBODY else NOBODY
