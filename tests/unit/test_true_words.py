@@ -47,7 +47,9 @@ def test_the_reason_that_binds_is_named() -> None:
     policy = BalancePolicy(excluded_topics=("a",))
     words = why_outside(fixed, "1 2", policy=policy)
     assert words.startswith("broker 1: what is left alone there (excluded topics, ")
-    assert words.endswith("that this goal allows is better within the topics of the plan")
+    assert words.endswith(
+        "that this goal allows takes a tenth off that within the topics of the plan"
+    )
     small = "a-0: 1 size=5\na-1: 2 size=5\na-2: 1 size=5\na-3: 2 size=1"
     assert why_outside(small, "1 2").startswith("no move or exchange of two replicas")
     evenly = "\n".join(f"a-{n}: {1 + n % 4} size={100 + n}" for n in range(40))
@@ -68,7 +70,7 @@ def test_each_of_several_reasons_is_named_with_its_brokers() -> None:
         "broker 1: what is left alone there (excluded topics, reassignments, beside dead "
         "brokers) is more than that; "
         "broker 3: c-0 alone is more than a fair share; brokers 2, 4: no move or exchange of two "
-        "replicas that this goal allows is better within the topics of the plan"
+        "replicas that this goal allows takes a tenth off that within the topics of the plan"
     )
 
 
@@ -77,7 +79,7 @@ def test_all_limits_that_bind_at_once_are_named() -> None:
     limits = Constraints(no_new_replicas_on=(3,), max_replicas_per_broker=4)
     words = why_outside(picture, "1 2 3", policy=BalancePolicy(constraints=limits))
     assert words == (
-        "no move or exchange of two replicas that this goal allows is better within "
+        "no move or exchange of two replicas that this goal allows takes a tenth off that within "
         "max_replicas_per_broker, no_new_replicas_on"
     )
 

@@ -460,7 +460,7 @@ def _why_no_better(result: PlanningResult, *, is_bytes: bool) -> str:
         return f"no plan for this goal does better{within}, as is proven{result.or_rebalance}"
     if after.has_budget_ended or not (is_proven or after.bound is None):
         return "the search ended by its budget; a scope of fewer topics may find better"
-    how = "no move or exchange of two replicas that this goal allows is better"
+    how = "no move or exchange of two replicas that this goal allows takes a tenth off that"
     return f"{how}{within}{result.or_rebalance}"
 
 
