@@ -131,7 +131,7 @@ class EveningGoal(PlanningGoal):
         min_copied_bytes = 0
         for margin in MARGINS[: max(1, _REPLICAS_OF_ALL_TRIES // replica_count)]:
             searched = Search.of(placement, roles, request.policy, may_copy_for_traffic=True)
-            if searched.copies_little_more_than_missing(_NEAR):
+            if searched.copies_little_more_than_needed(_NEAR):
                 break
             program = RackProgram.of(
                 placement, choice, searched.loads, searched.is_pinned, margin=margin

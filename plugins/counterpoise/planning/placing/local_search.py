@@ -265,21 +265,24 @@ class Search:
         """Search until nothing changes any more, or the work is over."""
         while not self.has_ended_early:
             has_evened = [self._even(order) for order in range(len(self.loads))]
-            has_saved = not self.copies_little_more_than_missing(_NEAR) and self._copy_less()
+            has_saved = not self.copies_little_more_than_needed(_NEAR) and self._copy_less()
             if not has_saved and not any(has_evened[1:]):
                 return
 
-    def copies_little_more_than_missing(self, near: float) -> bool:
+    def copies_little_more_than_needed(self, near: float) -> bool:
         """Return whether no more than `near` times the bytes are copied that brokers have to get to
-        come into their band: then nearly nothing can be saved.
+        come into their band, or that have to leave theirs: then nearly nothing can be saved.
 
         What brokers have too many is not counted: a goal may be unable to take it away.
         """
-        band, sharing, cluster = self.loads[0].band, self.roles.sharing, self.placement.cluster
-        before = cluster.load(self.placement.original, cluster.size_bytes)
-        receiving = sharing & self.roles.destinations
+        band, roles, cluster = self.loads[0].band, self.roles, self.placement.cluster
+        original, sizes = self.placement.original, cluster.size_bytes
+        before = cluster.load(original, sizes)
+        receiving = roles.sharing & roles.destinations
         missing_bytes = int(np.maximum(0, band.lowest - before)[receiving].sum())
-        return int(self.placement.arriving.sum()) <= missing_bytes * near
+        movable = cluster.load(np.where(cluster.may_change[:, None], original, NOBODY), sizes)
+        leaving_bytes = int(movable[roles.leaving].sum())
+        return int(self.placement.arriving.sum()) <= max(missing_bytes, leaving_bytes) * near
 
     # -- counts
 
