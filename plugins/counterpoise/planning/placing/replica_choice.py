@@ -183,8 +183,18 @@ class ReplicaChoice:
 
     @cached_property
     def rack_rooms(self) -> Ints:
-        """Return, per partition and rack, how many of its replicas may be there."""
-        return np.asarray(self.may_stand @ self.in_rack.T)
+        """Return, per partition and rack, how many of its replicas may be there.
+
+        A partition that is spread as evenly as it can be gets no higher stack than it has: it does
+        not give its place in a rack up for another partition.
+        """
+        rooms, stacks = self.may_stand @ self.in_rack.T, self.stands @ self.in_rack.T
+        has_all = self.stands.sum(axis=1) == self.factors
+        has_all &= ~(self.stands & self.roles.leaving).any(axis=1)
+        pairs = (stacks * (stacks - 1) // 2).sum(axis=1)
+        is_even = has_all & (pairs == self.fewest_pairs(self.factors))
+        highest = stacks.max(axis=1, initial=0)[:, None]
+        return np.asarray(np.where(is_even[:, None], np.minimum(rooms, highest), rooms))
 
     def fewest_pairs(self, factors: Ints) -> Ints:
         """Return, per partition, the fewest pairs in the same rack of so many replicas."""
