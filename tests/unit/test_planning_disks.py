@@ -238,6 +238,7 @@ def test_a_new_broker_takes_no_more_than_its_disk_allows_and_the_plan_says_so() 
     assert judge(snapshot, plan).errors == ()
     assert 500 <= arriving(plan)[4] <= 650  # its share would be 3,000
     assert speaks_of_disks(plan, 4)
+    assert any("plan again once they are gone" in warning for warning in plan.warnings)
 
 
 def test_replicas_of_a_removed_broker_go_where_there_is_room() -> None:

@@ -543,8 +543,8 @@ def _full_disks(result: PlanningResult) -> str:
     percent = result.request.policy.disk_limit_percent
     return (
         f"{result.list_brokers(full)} can take no more: a log dir would be over {percent} % of its "
-        "disk while old copies are still there; more disk, fewer bytes (retention), or a higher "
-        "disk_limit_percent would help"
+        "disk while old copies are still there; plan again once they are gone; more disk, fewer "
+        "bytes (retention), or a higher disk_limit_percent would help too"
     )
 
 
