@@ -210,6 +210,18 @@ def test_a_giant_is_named_for_the_brokers_that_hold_it() -> None:
     assert "one replica alone (such as a-0) is more than a fair share" in words
 
 
+def test_of_two_giants_on_one_broker_one_gets_a_broker_of_its_own() -> None:
+    """No exchange for smaller replicas would bring either broker into its band."""
+    small = "\n".join(f"b-{n}: {2 + n % 5} size={1 + n % 3}" for n in range(240))
+    picture = f"a-0: 1 size=500\na-1: 1 size=230\n{small}"
+    assert why_outside(picture, "1 2 3 4 5 6") == ""
+    plan = make_plan(cluster(picture, racks="1 2 3 4 5 6"), PlanRequest(Goal.REBALANCE))
+    copied = [m for m in plan.moves if set(m.replicas_after) != set(m.replicas_before)]
+    moved = {f"{move.topic}-{move.partition}" for move in copied}
+    assert "a-1" in moved
+    assert "a-0" not in moved
+
+
 def test_brokers_without_a_rack_beside_others_are_named() -> None:
     """blueking-dbm 14096: Kafka's own tool refuses such a cluster."""
     request = PlanRequest(Goal.REBALANCE)

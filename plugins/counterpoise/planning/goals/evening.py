@@ -52,7 +52,7 @@ from counterpoise.planning.placing.small import (
     make_counts_best,
     solve,
 )
-from counterpoise.planning.placing.spread import repair_racks, spread
+from counterpoise.planning.placing.spread import part_giants, repair_racks, spread
 from counterpoise.planning.placing.within_budget import place_within, search_within
 from counterpoise.planning.planning_result import PlanningGoal, PlanningResult, as_range
 from counterpoise.planning.request_checks import brokers_are
@@ -170,6 +170,8 @@ class EveningGoal(PlanningGoal):
         """Come near to the best, as clusters of any size can."""
         if roles.leaving.any():
             drain(placement, roles, request.policy, placement.cluster.may_change)
+        percent = request.policy.bytes_tolerance_percent
+        part_giants(placement, roles, shares_of_bytes(placement, roles, percent).is_giant)
         self.place_in_rounds(placement, roles, request)
         count = int(placement.cluster.may_change.sum())
         is_affordable_now = is_affordable(placement, roles.destinations, count)

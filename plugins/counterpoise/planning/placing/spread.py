@@ -1,6 +1,7 @@
 """The main steps: racks are repaired, then brokers above their target count give replicas to
 brokers below it.
 
+    part_giants(placement, roles, is_giant)
     repair_racks(placement, roles, wanted, max_counts)
     spread(placement, roles, wanted, band, shares, is_pinned=is_giant)
 
@@ -29,7 +30,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.fair_shares import ByteWeights, TopicShares, fill
@@ -104,6 +105,38 @@ def _repair_one(
         return False
     placement.give(partition, position, destination)
     return True
+
+
+def part_giants(placement: Placement, roles: Roles, is_giant: Flags) -> None:
+    """Give replicas that are larger than a share a broker of their own, as far as there are any.
+
+    Where several stand on one broker the smaller ones leave it, each to the broker without any that
+    holds least. No exchange for smaller replicas would do that: either broker is far outside.
+    """
+    cluster = placement.cluster
+    giants = np.flatnonzero(is_giant & cluster.may_change)
+    held = cluster.load(np.where(is_giant[:, None], placement.replicas, NOBODY))
+    smallest_first = giants[np.lexsort((giants, cluster.size_bytes[giants]))]
+    for partition in smallest_first.tolist():
+        row = placement.replicas[partition].copy()
+        for position in np.flatnonzero(row >= 0).tolist():
+            source = int(row[position])
+            if held[source] < 2 or not roles.sources[source]:
+                continue
+            has_room = placement.room >= cluster.size_bytes[partition]
+            has_room &= placement.counts < cluster.max_counts
+            may_get = roles.destinations & roles.sharing & (held == 0) & has_room
+            may_get[row[row >= 0]] = False
+            replica = Replicas(np.array([partition]), np.array([position]))
+            able = [
+                broker
+                for broker in np.flatnonzero(may_get).tolist()
+                if placement.suits(replica, int(cluster.racks[broker]))[0]
+            ]
+            if able:
+                destination = min(able, key=lambda broker: (placement.bytes_held[broker], broker))
+                placement.give(partition, position, destination)
+                held[[source, destination]] += (-1, 1)
 
 
 def spread(
