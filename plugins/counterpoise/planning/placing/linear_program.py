@@ -1,4 +1,4 @@
-"""A linear program: its rows, its solution, and the units that loads count in.
+"""A linear program: its rows, and its solution.
 
     rows = Rows()
     rows.add(row_numbers, columns, coefficients, low, high)
@@ -19,9 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
-from counterpoise.model.racks import RackBounds, bounds_of_partition
-from counterpoise.planning.placing.local_search import Load
-from counterpoise.planning.placing.replica_choice import ReplicaChoice
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
 _MAX_NODES: Final = 20
 _MAX_ITERATIONS: Final = 20_000
 _GAP: Final = 0.001  # of the bound: so near is near enough
-_UNITS_IN_SHARE: Final = 1_000.0
 
 Numbers: TypeAlias = NDArray[np.float64]
 
@@ -119,19 +115,3 @@ class Rows:
             return None
         values = np.where(is_whole, np.round(answer.x), answer.x)
         return Solution(values, np.zeros(self.count))
-
-
-def unit_of(load: Load) -> float:
-    """Return the bytes, or bytes per second, that count as one: whole ones would be too large."""
-    return max(1.0, float(load.band.fair.max(initial=0)) / _UNITS_IN_SHARE)
-
-
-def rack_bounds(choice: ReplicaChoice, now: Flags) -> RackBounds:
-    """Return how many replicas of each partition stand in each rack: as now, or as they should."""
-    factors, stacks = now.sum(axis=1), now @ choice.in_rack.T
-    rack_sizes = choice.start.cluster.rack_sizes(choice.roles.staying)
-    lowest, highest = np.zeros_like(stacks), np.zeros_like(stacks)
-    for factor in np.unique(factors).tolist():
-        bounds = bounds_of_partition(factor, rack_sizes)
-        lowest[factors == factor], highest[factors == factor] = bounds
-    return RackBounds(np.minimum(lowest, stacks), np.maximum(highest, stacks))

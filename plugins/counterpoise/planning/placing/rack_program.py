@@ -43,20 +43,16 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
-from counterpoise.model.racks import RackBounds
+from counterpoise.model.racks import RackBounds, bounds_of_partition
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.linear_program import (
-    Numbers,
-    Rows,
-    rack_bounds,
-    unit_of,
-)
+from counterpoise.planning.placing.linear_program import Numbers, Rows
 from counterpoise.planning.placing.local_search import Load
 from counterpoise.planning.placing.replica_choice import ReplicaChoice, stands_of
 
 MAX_REPLICAS: Final = 25_000
 # Units within the ends of bands, for what splits leave over, in the order in which they are tried.
 MARGINS: Final = (0.05, 4.0, 2.0, 1.0)
+_UNITS_IN_SHARE: Final = 1_000.0
 _FREE_PARTITIONS: Final = 1_500
 _WHOLE_PARTITIONS: Final = 60  # so many are chosen for in whole numbers
 _MAX_ROUNDS: Final = 4
@@ -121,7 +117,7 @@ class RackProgram:
         partitions = choice.partitions[is_free]
         home, now = choice.stands[is_free], stands_of(placement, partitions)
         may_stand, must_stand = choice.may_stand[is_free], choice.must_stand[is_free]
-        bounds = rack_bounds(choice, now)
+        bounds = _rack_bounds(choice, now)
         moves = _moves(choice, home, home & ~must_stand, may_stand & ~home, bounds)
         stacks = home @ choice.in_rack.T
         is_even = (stacks >= bounds.lowest) & (stacks <= bounds.highest)
@@ -154,7 +150,7 @@ class RackProgram:
     @cached_property
     def unit(self) -> float:
         """Return the bytes that count as one."""
-        return unit_of(self.loads[0])
+        return _unit_of(self.loads[0])
 
     @cached_property
     def sizes(self) -> Numbers:
@@ -163,7 +159,7 @@ class RackProgram:
     @cached_property
     def weights(self) -> Numbers:
         """Return what each partition weighs: a row of ones, then one per load, in its units."""
-        units = [unit_of(load) for load in self.loads]
+        units = [_unit_of(load) for load in self.loads]
         of_loads = [
             load.weights[self.partitions] / unit
             for load, unit in zip(self.loads, units, strict=True)
@@ -347,7 +343,7 @@ class RackProgram:
                 )
                 continue
             load = self.loads[kind - 1]
-            unit = unit_of(load)
+            unit = _unit_of(load)
             others_held = load.held / unit - of_partitions @ self.now
             low = np.minimum(load.band.lowest, load.held) / unit - others_held - base
             high = np.maximum(load.band.highest, load.held) / unit - others_held - base
@@ -533,6 +529,22 @@ class RackProgram:
             counts[broker] -= 1
             space[broker] -= size
             of_partition[of_partition == source] = broker
+
+
+def _unit_of(load: Load) -> float:
+    """Return the bytes, or bytes per second, that count as one: whole ones would be too large."""
+    return max(1.0, float(load.band.fair.max(initial=0)) / _UNITS_IN_SHARE)
+
+
+def _rack_bounds(choice: ReplicaChoice, now: Flags) -> RackBounds:
+    """Return how many replicas of each partition stand in each rack: as now, or as they should."""
+    factors, stacks = now.sum(axis=1), now @ choice.in_rack.T
+    rack_sizes = choice.start.cluster.rack_sizes(choice.roles.staying)
+    lowest, highest = np.zeros_like(stacks), np.zeros_like(stacks)
+    for factor in np.unique(factors).tolist():
+        bounds = bounds_of_partition(factor, rack_sizes)
+        lowest[factors == factor], highest[factors == factor] = bounds
+    return RackBounds(np.minimum(lowest, stacks), np.maximum(highest, stacks))
 
 
 def _moves(
