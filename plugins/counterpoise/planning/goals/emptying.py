@@ -158,7 +158,7 @@ class Repair(DrainingGoal):
         dead = ~cluster.is_live & cluster.is_in_scope
         if named.any():
             dead &= named
-        return PlanningGoal.roles(self, cluster, named).but(sources=dead, leaving=dead)
+        return super().roles(cluster, dead)
 
     def may_drain(self, cluster: ClusterArrays) -> Flags:
         return cluster.may_change  # without a leader there is no broker to copy from

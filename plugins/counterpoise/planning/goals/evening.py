@@ -3,11 +3,12 @@
 rebalance evens out all live brokers. add-brokers brings new brokers to their fair share; old ones
 receive nothing. Small clusters are solved. In all others:
 
+    replicas larger than a share that stand on one broker part (`spread`)
     repeat, while racks or counts get more even:
         partitions with replicas that share a rack without need get another one (`spread`)
         brokers above their count give replicas to those below it: in bulk, by topic and size
             (`spread`), then whatever suits (`local_search`)
-    bytes, traffic and copies get better by moves and exchanges (`local_search`, by the planner)
+    bytes, traffic and copies get better by moves and exchanges (`local_search`)
     up to some ten thousand replicas, a linear program finds what to copy instead (`rack_program`)
 
 What remains in the end is a state that another planning would leave as it is: to plan again moves

@@ -43,6 +43,7 @@ none, unless it is a tenth of what is outside.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -643,6 +644,11 @@ class Search:
                 saved, may_work, has_saved = 0, self.work + MAX_SAVING_WORK, True
         return has_saved
 
+    @cached_property
+    def _most_harm(self) -> int:
+        """Return the most harm that may be done to copy less: only where all brokers receive."""
+        return int(self.roles.destinations[self.roles.sharing].all())
+
     def _first_return(self, broker: int, failed: set[tuple[int, int]]) -> _Exchange | None:
         """Return what saves bytes with one of the homes of arrivals, those with most room first."""
         load, arrivals = self.loads[0], self._arrivals(broker)
@@ -688,8 +694,7 @@ class Search:
             return None
         rows = np.tile(np.arange(len(going.partitions)), len(picks) // len(going.partitions))
         gone, back = going.only(rows), others.or_none.only(picks)
-        most_harm = int(self.roles.destinations[self.roles.sharing].all())
-        saved = np.where(back.harm > most_harm, 0, -(gone.copied + back.copied))
+        saved = np.where(back.harm > self._most_harm, 0, -(gone.copied + back.copied))
         for any_load in self.loads:
             shifts = any_load.weights[gone.partitions]
             shifts = shifts - any_load.weights[back.partitions] * (picks != NOBODY)
