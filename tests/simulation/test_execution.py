@@ -97,9 +97,7 @@ def test_what_others_had_set_before_is_there_again_afterwards(tmp_path: Path) ->
 def test_a_rate_that_somebody_changed_meanwhile_is_left_alone_and_named(tmp_path: Path) -> None:
     run = SimulatedRun.make(tmp_path)
     driver = run.driver()
-    driver.open()
-    while not run.cluster.list_reassignments():
-        run.cluster.advance(driver.step() or 0)
+    run.until_moving(driver)
     set_config(run.cluster, BROKER_4, FOLLOWER_RATE, "777777")
     run.repeat(driver.step)
     run.repeat(driver.settle_step)
@@ -206,9 +204,7 @@ def test_a_halted_run_goes_on_when_it_is_executed_again(tmp_path: Path) -> None:
     run = SimulatedRun.make(tmp_path, picture, request=PlanRequest(Goal.ADD_BROKERS, (4,), policy))
     foreign = TopicPartition("foreign", 0)
     driver = run.driver()
-    driver.open()
-    while not run.cluster.list_reassignments():
-        run.cluster.advance(driver.step() or 0)
+    run.until_moving(driver)
     run.cluster.alter_reassignments({foreign: (4, 2, 3)})
     with pytest.raises(HaltedError):
         run.repeat(driver.step)
@@ -277,9 +273,7 @@ def test_a_destination_that_dies_is_cancelled_put_back_in_order_and_its_restore_
     run = SimulatedRun.make(tmp_path)
     before = run.placement()
     driver = run.driver()
-    driver.open()
-    while not run.cluster.list_reassignments():
-        run.cluster.advance(driver.step() or 0)
+    run.until_moving(driver)
     run.cluster.kill_broker(4)
     with pytest.raises(HaltedError, match="broker 4 is dead"):
         run.repeat(driver.step)
@@ -296,9 +290,7 @@ def test_a_kept_replica_that_dies_midway_does_not_keep_the_run_open_for_ever(
 ) -> None:
     run = SimulatedRun.make(tmp_path)
     driver = run.driver()
-    driver.open()
-    while not run.cluster.list_reassignments():
-        run.cluster.advance(driver.step() or 0)
+    run.until_moving(driver)
     run.cluster.kill_broker(2)
     with pytest.raises(HaltedError, match="broker 2 is dead"):
         run.repeat(driver.step)
@@ -326,9 +318,7 @@ def test_a_topic_that_is_deleted_midway_is_skipped(tmp_path: Path) -> None:
     topics = {move.topic for move in run.plan.moves if move.adding}
     assert {"orders", "bills"} <= topics
     driver = run.driver()
-    driver.open()
-    while not run.cluster.list_reassignments():
-        run.cluster.advance(driver.step() or 0)
+    run.until_moving(driver)
     run.cluster.delete_topic("orders")
     run.repeat(driver.step)
     run.repeat(driver.settle_step)
@@ -409,9 +399,7 @@ def test_a_broker_that_does_not_respond_but_is_not_yet_known_to_be_dead_is_waite
 ) -> None:
     run = SimulatedRun.make(tmp_path)
     driver = run.driver()
-    driver.open()
-    while not run.cluster.list_reassignments():
-        run.cluster.advance(driver.step() or 0)
+    run.until_moving(driver)
     run.cluster.kill_broker(4, noticed=False)
     assert driver.step() is not None
     assert run.run.state is RunState.RUNNING

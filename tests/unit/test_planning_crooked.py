@@ -145,7 +145,7 @@ def calls_to_plan(shape: str, max_calls: float = inf) -> int:
 
 
 def test_large_crooked_clusters_are_little_more_work_than_a_regular_one() -> None:
-    """Three to six times as many calls; rounds that do not ask what they still gain take above 20
+    """Four to eight times as many calls; rounds that do not ask what they still gain take above 20
     times as many.
     """
     most = 10 * calls_to_plan("regular")
