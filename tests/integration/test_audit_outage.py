@@ -83,7 +83,7 @@ def shell(outage: LocalKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def findings_of_the_outage(shell: CommandLine) -> dict[str, Any]:
-    """Audit until the loss of the disk has been noticed, and is in all metadata."""
+    """Audit until the lost disk is in all metadata, and the dead voter is behind for long enough."""
     documents: list[dict[str, Any]] = []
 
     def is_noticed() -> bool:
@@ -93,9 +93,10 @@ def findings_of_the_outage(shell: CommandLine) -> dict[str, Any]:
         documents.append(json.loads(typed.out))
         found = [row["rule"] for row in documents[-1]["findings"]]
         is_complete = found.count("partitions-under-min-isr") > 20
-        return is_complete and {rule for rule, _ in CAUSES} <= set(found)
+        awaited = {"quorum-no-margin", *(rule for rule, _ in CAUSES)}
+        return is_complete and awaited <= set(found)
 
-    wait_until(is_noticed, "the lost disk", timeout_seconds=SECONDS)
+    wait_until(is_noticed, "the lost disk and the dead voter", timeout_seconds=SECONDS)
     return documents[-1]
 
 
