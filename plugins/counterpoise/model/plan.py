@@ -439,6 +439,8 @@ class RebalancePlan:
     def to_json(self) -> str:
         """Return the document, one move a line, so that text tools can compare two plans."""
         content = self._content()
+        if "fingerprint" not in vars(self):  # content of many moves takes long to make again
+            vars(self)["fingerprint"] = fingerprint_of(content)
         moves = content.pop("moves")
         head = [
             f"  {_canonical(key)}: {_canonical(value)}," for key, value in sorted(content.items())
