@@ -83,7 +83,7 @@ def shell(outage: LocalKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def findings_of_the_outage(shell: CommandLine) -> dict[str, Any]:
-    """Audit until the lost disk is in all metadata, and the dead voter is behind for long enough."""
+    """Audit until the lost disk is in all metadata, and the dead voter counts as behind."""
     documents: list[dict[str, Any]] = []
 
     def is_noticed() -> bool:
