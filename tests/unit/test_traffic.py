@@ -50,6 +50,14 @@ def network_in(snapshot: ClusterSnapshot, plan: RebalancePlan) -> dict[int, int]
     return loads
 
 
+def led_bytes_in(snapshot: ClusterSnapshot, plan: RebalancePlan) -> list[int]:
+    """What the leaders of each broker take in once the plan has run."""
+    loads = dict.fromkeys(snapshot.registered_broker_ids, 0)
+    for row in executed(snapshot, plan).partitions.to_pylist():
+        loads[row["replicas"][0]] += row["bytes_in_per_second"]
+    return [*loads.values()]
+
+
 def distance(loads: dict[int, int]) -> float:
     """The largest distance from the mean, as a share of it."""
     mean = sum(loads.values()) / len(loads)
@@ -163,7 +171,8 @@ def with_broker_5(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     return replace(snapshot, tables={**snapshot.tables, "brokers": brokers})
 
 
-def test_leaders_are_exchanged_for_traffic_and_their_numbers_stay() -> None:
+@pytest.mark.parametrize("goal", [Goal.REBALANCE, Goal.LEADERS])
+def test_leaders_are_exchanged_for_traffic_and_their_numbers_stay(goal: Goal) -> None:
     """Brokers 1 and 2 hold the same; 1 leads 1,000, 2 leads 200. No byte has to move."""
     snapshot = cluster(
         """
@@ -174,12 +183,24 @@ def test_leaders_are_exchanged_for_traffic_and_their_numbers_stay() -> None:
         """,
         racks="1 2",
     )
-    plan = make_plan(snapshot, REBALANCE)
+    plan = make_plan(snapshot, PlanRequest(goal))
     assert [figure.bytes_in_after for figure in plan.figures] == [600, 600]
     assert [figure.leaders_after for figure in plan.figures] == [2, 2]
     assert plan.copied_replicas == 0
     assert {move.why for move in plan.moves} == {MoveReason.LEADERS}
-    assert make_plan(executed(snapshot, plan), REBALANCE).moves == ()
+    assert make_plan(executed(snapshot, plan), PlanRequest(goal)).moves == ()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 4, 5])  # of 3, one partition has half of the traffic
+def test_leaders_chosen_for_traffic_stay_when_planned_again(seed: int) -> None:
+    snapshot, leaders = skewed(seed), PlanRequest(Goal.LEADERS)
+    plan = make_plan(snapshot, leaders)
+    blind = make_plan(skewed(seed, has_rates=False), leaders)
+    assert plan.copied_replicas == 0
+    assert max(led_bytes_in(snapshot, plan)) < max(led_bytes_in(snapshot, blind))
+    seen, unseen = judge(snapshot, plan), judge(snapshot, blind)
+    assert seen.leaders_max_minus_min == unseen.leaders_max_minus_min
+    assert make_plan(executed(snapshot, plan), leaders).moves == ()
 
 
 @pytest.mark.parametrize(

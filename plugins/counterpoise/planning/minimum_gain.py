@@ -80,7 +80,7 @@ def _leader_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     yield leaders_above - _leaders_above_share(result, leaders_after), partition_count
     not_preferred = _not_preferred(rows_before, leaders_before)
     yield not_preferred - _not_preferred(rows_after, leaders_after), partition_count
-    if result.evens_traffic:
+    if result.evens_bytes_in_of_leaders:
         percent = result.request.policy.bytes_in_tolerance_percent
         gained = _bytes_in_above(result, leaders_before, percent)
         gained -= _bytes_in_above(result, leaders_after, percent)

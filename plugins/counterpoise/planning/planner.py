@@ -173,8 +173,9 @@ def _with_leaders(result: PlanningResult) -> FinalAssignment:
     for part, led in zip(result.parts, result.results_by_part, strict=True):
         may_change = goal.may_change_leader(led.cluster, led.roles)
         candidates = Candidates.of(led.after, led.roles.leading, may_change, elects=goal.elects)
-        evens_traffic = led.evens_traffic and goal.copies_for_traffic
-        leaders[part.rows] = choose_leaders(candidates, policy, evens_traffic=evens_traffic)
+        leaders[part.rows] = choose_leaders(
+            candidates, policy, evens_traffic=led.evens_bytes_in_of_leaders
+        )
         is_free[part.rows] = candidates.is_free
     return FinalAssignment.of(
         result.after, leaders, is_free, result.roles.is_demoted, elects=goal.elects

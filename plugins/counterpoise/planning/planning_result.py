@@ -74,6 +74,7 @@ class PlanningGoal:
     elects: ClassVar[bool] = True
     evens_replicas: ClassVar[bool] = False  # also where it does so only with what it moves anyway
     copies_for_traffic: ClassVar[bool] = False  # also what nothing else asks for
+    evens_bytes_in_of_leaders: ClassVar[bool] = False
     keeps_order: ClassVar[bool] = False  # replica lists stay as placed: no leader is chosen
     is_placed_whole: ClassVar[bool] = False  # not by broker set: `place_whole` keeps to the sets
     shares_scope: ClassVar[bool] = False  # even are the topics of the request, not the cluster
@@ -383,6 +384,10 @@ class PlanningResult:
     @property
     def evens_traffic(self) -> bool:
         return self.goal.evens_replicas and self.cluster.knows_traffic
+
+    @property
+    def evens_bytes_in_of_leaders(self) -> bool:
+        return self.goal.evens_bytes_in_of_leaders and self.cluster.knows_traffic
 
     @cached_property
     def traffic_band(self) -> ByteBand:

@@ -282,6 +282,7 @@ def _traffic_in_words(result: PlanningResult) -> str:
 class Rebalance(EveningGoal):
     name: ClassVar[Goal] = Goal.REBALANCE
     copies_for_traffic: ClassVar[bool] = True
+    evens_bytes_in_of_leaders: ClassVar[bool] = True
     more_would_help: ClassVar[str] = (
         "more partitions, other sizes, brokers in the racks that lack some, or a wider scope "
         "would help"

@@ -22,6 +22,7 @@ from counterpoise.planning.request_checks import brokers_are
 
 class Leaders(PlanningGoal):
     name: ClassVar[Goal] = Goal.LEADERS
+    evens_bytes_in_of_leaders: ClassVar[bool] = True
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         nobody = np.zeros_like(named)
@@ -36,6 +37,7 @@ class Leaders(PlanningGoal):
 
 class DemoteBrokers(Leaders):
     name: ClassVar[Goal] = Goal.DEMOTE_BROKERS
+    evens_bytes_in_of_leaders: ClassVar[bool] = False
     copy_reason: ClassVar[MoveReason | None] = MoveReason.DEMOTE
 
     def check_brokers(self, dead: Sequence[int], alive: Sequence[int], live: Set[int]) -> None:
