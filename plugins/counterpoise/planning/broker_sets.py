@@ -1,7 +1,8 @@
 """Broker sets: each is planned by itself, since no replica may go from one to another.
 
-    for part in parts_of(cluster, roles, within): ...      # one part where there are no sets
-    place_in_each(parts, placement, place)
+    place_sets(placement, roles, within, place)
+    parts = parts_of(placement, roles, within)      # one part where there are no sets
+    parts[0].best_counts, parts[0].rack_moves_after
 
 A part has the partitions whose topics belong to the set, and all brokers; what each broker does in
 it is for the goal to say (`PlanningGoal.within`). So racks, counts, bytes and leaders are as good
@@ -17,56 +18,115 @@ what one set may do depends on what leaves for another; the result is then not p
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
+from counterpoise.model.racks import spread_bounds
 from counterpoise.planning.arrays import ClusterArrays
+from counterpoise.planning.fair_shares import count_targets, fill_racks, replica_weights
 from counterpoise.planning.placement import CopyBound, Placement, Roles
+from counterpoise.planning.placing.small import best_counts
 
 Within = Callable[[Roles, ClusterArrays, Flags], Roles]
 
+PlacePart = Callable[["BrokerSetPart", Placement], None]  # moves its replicas in the placement
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, eq=False)
 class BrokerSetPart:
-    """The partitions of one broker set."""
+    """The partitions of one broker set before the plan and after it, and what is best for them.
+
+    Where there are no sets, these are the placements of the whole cluster.
+    """
 
     number: int
     rows: Flags  # per partition of the whole cluster
     brokers: Flags  # those of the set
-    cluster: ClusterArrays  # its partitions, and all brokers
     roles: Roles
+    before: Placement  # of its partitions, over all brokers
+    after: Placement
 
     @property
-    def alone(self) -> "BrokerSetPart":
-        """Return the part as if it were the whole cluster."""
-        return _whole(self.cluster, self.roles)
+    def cluster(self) -> ClusterArrays:
+        return self.before.cluster
 
-    def of(self, placement: Placement) -> Placement:
-        """Return the replica sets of the part."""
-        return Placement.of(self.cluster, placement.replicas[self.rows])
+    def of(self, whole: Placement) -> Placement:
+        """Return the replica sets of the part, of those of the whole cluster."""
+        if whole.cluster is self.cluster:
+            return whole
+        return Placement.of(self.cluster, whole.replicas[self.rows])
+
+    @cached_property
+    def rack_moves_before(self) -> Ints:
+        """Return, per partition, how many replicas have to change racks until it is spread as
+        evenly as can be, over the racks of the set.
+        """
+        return self.before.rack_moves(self.roles.staying)
+
+    @cached_property
+    def rack_moves_after(self) -> Ints:
+        """Return the same in the end."""
+        return self.after.rack_moves(self.roles.staying)
+
+    @cached_property
+    def free_destinations(self) -> Ints:
+        """Return, per partition, how many destinations have no replica of it before."""
+        destinations = self.roles.destinations
+        return int(destinations.sum()) - self.before.count_on(destinations)
+
+    @cached_property
+    def best_counts(self) -> Ints:
+        """Return replicas per broker if all that share could give and receive: as even as racks
+        allow.
+        """
+        if self.after.is_small():
+            return best_counts(self.after, self.roles)
+        return count_targets(self.after, self.roles.unrestricted)
+
+    @cached_property
+    def ideal_counts(self) -> Ints:
+        """Return replicas per broker if nothing had to be left alone: as even as racks allow."""
+        counts, sharing = self.after.counts, self.roles.sharing
+        one_each = np.ones(self.cluster.partition_count, dtype=np.int64)
+        rack_sizes = self.cluster.rack_sizes(self.roles.staying)
+        return fill_racks(
+            loads=counts,
+            lower=np.where(sharing, 0, counts),
+            upper=np.where(sharing, self.cluster.partition_count, counts),
+            racks=self.cluster.racks,
+            rack_bounds=spread_bounds(
+                self.after.replica_counts, one_each > 0, one_each, rack_sizes
+            ),
+            weights=replica_weights(self.cluster, self.roles),
+        )
 
 
 def parts_of(
-    cluster: ClusterArrays, roles: Roles, within: Within, *, may_give_all: bool = True
+    before: Placement, roles: Roles, within: Within, *, may_give_all: bool = True
 ) -> tuple[BrokerSetPart, ...]:
     """Return the parts, in the order of the sets; the whole cluster where there are no sets.
 
     A broker may hold as many replicas of a part as it may hold in all, without those of other parts
     that it keeps. With `may_give_all`, replicas that are to leave it for another set leave it.
     """
+    cluster = before.cluster
     sets = np.concatenate([cluster.broker_sets, cluster.topic_sets])
     if not len(cluster.topic_sets) or (sets == sets[:1]).all():
-        return (_whole(cluster, roles),)
+        everything = np.ones(cluster.partition_count, dtype=np.bool_)
+        brokers = np.ones(cluster.broker_count, dtype=np.bool_)
+        return (BrokerSetPart(0, everything, brokers, roles, before, before),)
     parts = []
     for number in np.unique(cluster.topic_sets).tolist():
         rows, brokers = cluster.sets_of_partitions == number, cluster.broker_sets == number
         part = cluster.only(rows)
-        parts.append(BrokerSetPart(number, rows, brokers, part, within(roles, part, brokers)))
+        own = Placement.of(part)
+        parts.append(BrokerSetPart(number, rows, brokers, within(roles, part, brokers), own, own))
     remaining = [_remaining(part, may_give_all=may_give_all) for part in parts]
     total = np.sum(remaining, axis=0)
     return tuple(
-        replace(part, cluster=replace(part.cluster, max_counts=cluster.max_counts - (total - own)))
+        _limited(part, cluster.max_counts - (total - own))
         for part, own in zip(parts, remaining, strict=True)
     )
 
@@ -78,16 +138,33 @@ def _remaining(part: BrokerSetPart, *, may_give_all: bool) -> Ints:
     return part.cluster.load(np.where(leaves, NOBODY, part.cluster.replicas))
 
 
-def _whole(cluster: ClusterArrays, roles: Roles) -> BrokerSetPart:
-    everything = np.ones(cluster.partition_count, dtype=np.bool_)
-    return BrokerSetPart(0, everything, np.ones(cluster.broker_count, np.bool_), cluster, roles)
+def _limited(part: BrokerSetPart, max_counts: Ints) -> BrokerSetPart:
+    before = Placement.of(replace(part.cluster, max_counts=max_counts))
+    return replace(part, before=before, after=before)
 
 
-def place_in_each(
-    parts: Sequence[BrokerSetPart],
-    placement: Placement,
-    place: Callable[[BrokerSetPart, Placement], None],
-) -> None:
+def place_sets(placement: Placement, roles: Roles, within: Within, place: PlacePart) -> None:
+    """Move the replicas of each broker set by itself.
+
+    Each counts on what is to leave its brokers for another set. Where that finds no place there and
+    a broker would hold more replicas than it may, nothing is counted on: replicas leave first, and
+    the sets are placed again from there for as long as that changes anything.
+    """
+    before = placement.replicas.copy()
+    max_counts = np.maximum(placement.cluster.max_counts, placement.counts)
+    parts = parts_of(placement, roles, within)
+    place_in_each(parts, placement, place)
+    if len(parts) == 1 or not (placement.counts > max_counts).any():
+        return
+
+    def place_again(again: Placement) -> None:
+        place_in_each(parts_of(again, roles, within, may_give_all=False), again, place)
+
+    placement.reset_to(before)
+    placement.repeat(place_again)
+
+
+def place_in_each(parts: Sequence[BrokerSetPart], placement: Placement, place: PlacePart) -> None:
     """Move the replicas of each part by itself, then put them together: replicas, what traffic
     gains, and the bounds where each part has one.
     """

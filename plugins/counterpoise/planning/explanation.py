@@ -48,6 +48,7 @@ from counterpoise.model.plan import BrokerFigure, Move, MoveReason, RebalancePla
 from counterpoise.model.request import Goal
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
+from counterpoise.planning.broker_sets import BrokerSetPart
 from counterpoise.planning.fair_shares import fill
 from counterpoise.planning.minimum_gain import replicas_outside_sets
 from counterpoise.planning.plan_warnings import notes_of, warnings_of
@@ -246,11 +247,12 @@ def _figures_of(result: PlanningResult, *, with_network_in: bool) -> tuple[Broke
     Network-in is told only by a plan that moves replicas for traffic.
     """
     cluster, before, after = result.cluster, result.before, result.after
+    leaders = result.assignment.leaders
     columns = {
         "leaders_before": cluster.leader_load(cluster.leaders_now),
         "leaders_after": result.leader_counts,
         "leaders_best": result.by_broker(
-            lambda part: _evened(part, part.leader_counts, part.most_leaders)
+            lambda part: _evened(part, leaders[part.rows], result.most_leaders(part))
         ),
         "replicas_before": before.counts,
         "replicas_after": after.counts,
@@ -263,11 +265,10 @@ def _figures_of(result: PlanningResult, *, with_network_in: bool) -> tuple[Broke
     everything = (cluster, *([result.left_out] if result.left_out else []))
     knows_rates = any(part.is_rate_known.any() for part in everything)
     if knows_rates:
-        bytes_in_after = _bytes_in_after(result)
         columns["bytes_in_before"] = cluster.leader_load(cluster.leaders_now, cluster.bytes_in)
-        columns["bytes_in_after"] = bytes_in_after
+        columns["bytes_in_after"] = cluster.leader_load(leaders, cluster.bytes_in)
         columns["bytes_in_best"] = result.by_broker(
-            lambda part: _evened(part, _bytes_in_after(part))
+            lambda part: _evened(part, leaders[part.rows], weights=part.cluster.bytes_in)
         )
     if knows_rates and with_network_in:
         columns["network_in_before"] = before.traffic
@@ -307,13 +308,14 @@ def _add_left_out(columns: dict[str, Ints], left_out: ClusterArrays) -> None:
         columns[name] = columns[name] + loads[name.rpartition("_")[0]]
 
 
-def _bytes_in_after(result: PlanningResult) -> Ints:
-    return result.cluster.leader_load(result.assignment.leaders, result.cluster.bytes_in)
-
-
-def _evened(result: PlanningResult, loads: Ints, most: Ints | int = UNBOUNDED) -> Ints:
-    """Return the sum of `loads` shared out over the brokers that may lead; others keep theirs."""
-    leading = result.roles.leading
+def _evened(
+    part: BrokerSetPart,
+    leaders: Ints,
+    most: Ints | int = UNBOUNDED,
+    weights: Ints | None = None,
+) -> Ints:
+    """Return what leaders bring, shared out over the brokers that may lead; others keep theirs."""
+    leading, loads = part.roles.leading, part.cluster.leader_load(leaders, weights)
     highest = np.where(leading, most, loads)
     return fill(int(loads.sum()), np.where(leading, 0, loads), highest, loads)
 

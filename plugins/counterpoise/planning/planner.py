@@ -30,7 +30,7 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import PLANNED_GOALS, Goal, PlanRequest
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
-from counterpoise.planning.broker_sets import BrokerSetPart, parts_of, place_in_each
+from counterpoise.planning.broker_sets import BrokerSetPart, place_in_each
 from counterpoise.planning.budget import keep_copies_within
 from counterpoise.planning.explanation import explain
 from counterpoise.planning.goals import GOALS
@@ -70,19 +70,16 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         snapshot=snapshot,
         goal=goal,
         request=request,
-        cluster=cluster,
         left_out=left_out if goal.shares_scope else None,
         roles=roles,
         before=before,
         after=before,
         assignment=FinalAssignment.unchanged(cluster),
-        parts=parts_of(cluster, roles, goal.within),
     )
     refuse_impossible_constraints(unchanged)
     goal.refuse_impossible(unchanged)
 
-    result = replace(unchanged, after=_placed(unchanged))
-    goal.refuse_unplaced(result)
+    result = replace(unchanged, after=goal.place(unchanged))
     before.has_budget_ended = result.after.has_budget_ended  # also where nothing is worth a move
     if not is_worth_copying(result):
         result = replace(unchanged, after=before.copy())
@@ -106,35 +103,6 @@ def _goal_named(name: Goal) -> PlanningGoal:
             return goal
     goals = ", ".join(PLANNED_GOALS)
     raise InputError(f"goal {name} cannot be planned; choose one of {goals}")
-
-
-def _placed(result: PlanningResult) -> Placement:
-    """Return the replicas as the goal wants them, of each broker set by itself.
-
-    Each set counts on what is to leave its brokers for another set. Where that finds no place there
-    and a broker would hold more replicas than it may, nothing is counted on: replicas leave first,
-    and the sets are planned again from there for as long as that changes anything.
-    """
-    goal, placement = result.goal, result.before.copy()
-    if goal.is_placed_whole:
-        goal.place_whole(result, placement)
-        return placement
-
-    def place(part: BrokerSetPart, after: Placement) -> None:
-        goal.place(after, part.roles, result.request)
-
-    place_in_each(result.parts, placement, place)
-    max_counts = np.maximum(placement.cluster.max_counts, result.before.counts)
-    if not result.has_sets or not (placement.counts > max_counts).any():
-        return placement
-
-    def place_again(again: Placement) -> None:
-        parts = parts_of(again.cluster, result.roles, goal.within, may_give_all=False)
-        place_in_each(parts, again, place)
-
-    placement.reset_to(result.before.replicas.copy())
-    placement.repeat(place_again)
-    return placement
 
 
 def _within_budget(result: PlanningResult, max_bytes: int) -> PlanningResult:
@@ -170,12 +138,11 @@ def _with_leaders(result: PlanningResult) -> FinalAssignment:
         return FinalAssignment(cluster, before, placed, (placed != before).any(axis=1))
     leaders = result.after.replicas[:, 0].copy()
     is_free = np.zeros(cluster.partition_count, dtype=np.bool_)
-    for part, led in zip(result.parts, result.results_by_part, strict=True):
-        may_change = goal.may_change_leader(led.cluster, led.roles)
-        candidates = Candidates.of(led.after, led.roles.leading, may_change, elects=goal.elects)
-        leaders[part.rows] = choose_leaders(
-            candidates, policy, evens_traffic=led.evens_bytes_in_of_leaders
-        )
+    for part in result.parts:
+        may_change = goal.may_change_leader(part.cluster, part.roles)
+        candidates = Candidates.of(part.after, part.roles.leading, may_change, elects=goal.elects)
+        evens_traffic = goal.evens_bytes_in_of_leaders and part.cluster.knows_traffic
+        leaders[part.rows] = choose_leaders(candidates, policy, evens_traffic=evens_traffic)
         is_free[part.rows] = candidates.is_free
     return FinalAssignment.of(
         result.after, leaders, is_free, result.roles.is_demoted, elects=goal.elects
@@ -223,18 +190,16 @@ def plan_to_reach(
     is_led_by_another = (cluster.leaders >= 0) & (cluster.leaders != replicas[:, 0])
     is_changed = (replicas != cluster.replicas).any(axis=1)
     is_in_plan = is_changed | (is_wanted & is_led_by_another)
-    goal = _Imported()
+    goal, before = _Imported(), Placement.of(cluster)
     roles = goal.roles(cluster, cluster.flags(()))
     result = PlanningResult(
         snapshot=snapshot,
         goal=goal,
         request=PlanRequest(Goal.IMPORTED, policy=policy),
-        cluster=cluster,
         roles=roles,
-        before=Placement.of(cluster),
+        before=before,
         after=Placement.of(cluster, replicas.copy()),
         assignment=FinalAssignment(cluster, cluster.replicas, replicas, is_in_plan),
-        parts=parts_of(cluster, roles, goal.within),
     )
     return explain(result)
 

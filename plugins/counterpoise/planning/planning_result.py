@@ -10,12 +10,12 @@ The planner asks a goal in this order; what a goal does not say itself stands he
     check_brokers, check, lacking      what is wrong with a request, before anything is computed
     roles, left_to_repair              which brokers and partitions take part
     refuse_impossible                  what must be left alone stands in the way
-    place, refuse_unplaced             replicas move; only a goal worth nothing half done is refused
+    place                              replicas move; only a goal worth nothing half done is refused
     may_change_leader                  leaders are then chosen for all goals in the same way
     copies, lower_bound                the least that has to be copied (`goals/lower_bounds.py`)
     reason, undone                     why nothing moves, and what is left undone
 
-The result is that of the whole cluster and of each broker set, with what is derived from it:
+The result is that of the whole cluster, with a part for each broker set:
 
     assignment = FinalAssignment.of(placement, leaders, is_free, is_demoted, elects=True)
     result.best_counts, result.out_of_band
@@ -35,22 +35,17 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand, is_worse
 from counterpoise.model.plan import Deferred, LowerBound, MoveReason
-from counterpoise.model.racks import spread_bounds
 from counterpoise.model.request import KINDS, Goal, PlanRequest
 from counterpoise.model.words import agree, list_brokers, name_brokers, pluralize, verb
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
-from counterpoise.planning.broker_sets import BrokerSetPart
+from counterpoise.planning.broker_sets import BrokerSetPart, parts_of, place_sets
 from counterpoise.planning.fair_shares import (
     byte_band,
-    count_targets,
     fill,
-    fill_racks,
     has_equal_shares,
-    replica_weights,
     traffic_band,
 )
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.small import best_counts
 
 _IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
 _IS_LEADERLESS: Final = "without a leader to copy from; bring a broker back"
@@ -76,7 +71,6 @@ class PlanningGoal:
     copies_for_traffic: ClassVar[bool] = False  # also what nothing else asks for
     evens_bytes_in_of_leaders: ClassVar[bool] = False
     keeps_order: ClassVar[bool] = False  # replica lists stay as placed: no leader is chosen
-    is_placed_whole: ClassVar[bool] = False  # not by broker set: `place_whole` keeps to the sets
     shares_scope: ClassVar[bool] = False  # even are the topics of the request, not the cluster
     copy_reason: ClassVar[MoveReason | None] = None  # of every copy; None where it is evenness
 
@@ -146,19 +140,27 @@ class PlanningGoal:
                 "excluded, wait, or bring the brokers back"
             )
 
-    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        """Move replicas until the goal is reached, as far as it can be."""
+    def place(self, result: "PlanningResult") -> Placement:
+        """Return the replicas when the goal is reached, as far as it can be.
 
-    def place_whole(self, result: "PlanningResult", placement: Placement) -> None:
-        """Move replicas of all broker sets, for a goal that needs the snapshot for it."""
+        Each broker set is placed by itself. Raise RefusedError where too little could be moved to
+        be worth anything.
+        """
+        placement = result.before.copy()
+
+        def place(part: BrokerSetPart, after: Placement) -> None:
+            self.place_part(after, part.roles, result.request)
+
+        place_sets(placement, result.roles, self.within, place)
+        return placement
+
+    def place_part(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        """Move the replicas of a broker set."""
 
     def place_within(
         self, cut: Placement, roles: Roles, request: PlanRequest, max_bytes: int
     ) -> None:
         """Better the part of a plan that a budget leaves, by what so many bytes buy."""
-
-    def refuse_unplaced(self, result: "PlanningResult") -> None:
-        """Raise RefusedError when too little could be moved to be worth anything."""
 
     def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
         """Return, per partition, whether the goal may give it another leader."""
@@ -238,12 +240,6 @@ class FinalAssignment:
             is_in_plan |= is_free & is_led_by_another
         return cls(cluster, before, replicas, is_in_plan)
 
-    def only(self, part: BrokerSetPart) -> "FinalAssignment":
-        """Return the rows of a broker set."""
-        rows = part.rows
-        columns = self.before[rows], self.replicas[rows], self.is_in_plan[rows]
-        return FinalAssignment(part.cluster, *columns)
-
     @classmethod
     def unchanged(cls, cluster: ClusterArrays) -> "FinalAssignment":
         is_in_plan = np.zeros(cluster.partition_count, dtype=np.bool_)
@@ -273,62 +269,50 @@ class PlanningResult:
     snapshot: ClusterSnapshot
     goal: PlanningGoal
     request: PlanRequest
-    cluster: ClusterArrays
     roles: Roles
     before: Placement
     after: Placement
     assignment: FinalAssignment
-    parts: tuple[BrokerSetPart, ...]
     deferred: Deferred = field(default_factory=Deferred)  # by the budget, for a later plan
     # Partitions that the request leaves out, where what it names is evened out among itself.
     left_out: ClusterArrays | None = None
 
+    @property
+    def cluster(self) -> ClusterArrays:
+        return self.before.cluster
+
     @cached_property
-    def results_by_part(self) -> "tuple[PlanningResult, ...]":
-        """Return a result for each broker set: this one where there are no sets."""
-        return tuple(map(self._of_part, self.parts)) if self.has_sets else (self,)
+    def parts(self) -> tuple[BrokerSetPart, ...]:
+        """Return the parts of the broker sets, with what each has before and after the plan."""
+        parts = parts_of(self.before, self.roles, self.goal.within)
+        return tuple(replace(part, after=part.of(self.after)) for part in parts)
 
     @property
     def has_sets(self) -> bool:
         """Return whether broker sets keep any topics from any brokers."""
         return not all(part.brokers.all() for part in self.parts)
 
-    def _of_part(self, part: BrokerSetPart) -> "PlanningResult":
-        return replace(
-            self,
-            cluster=part.cluster,
-            roles=part.roles,
-            before=part.of(self.before),
-            after=part.of(self.after),
-            assignment=self.assignment.only(part),
-            parts=(part.alone,),
-        )
-
-    def by_broker(self, measure: Callable[["PlanningResult"], Ints]) -> Ints:
-        """Return one entry per broker: that of its broker set's own result."""
+    def by_broker(self, measure: Callable[[BrokerSetPart], Ints]) -> Ints:
+        """Return one entry per broker: that of its own broker set."""
         column = np.zeros(self.cluster.broker_count, dtype=np.int64)
-        for part, result in zip(self.parts, self.results_by_part, strict=True):
-            column[part.brokers] = measure(result)[part.brokers]
+        for part in self.parts:
+            column[part.brokers] = measure(part)[part.brokers]
         return column
 
-    def by_partition(self, measure: Callable[["PlanningResult"], Ints]) -> Ints:
-        """Return one entry per partition: that of its broker set's own result."""
+    def by_partition(self, measure: Callable[[BrokerSetPart], Ints]) -> Ints:
+        """Return one entry per partition: that of its own broker set."""
         column = np.zeros(self.cluster.partition_count, dtype=np.int64)
-        for part, result in zip(self.parts, self.results_by_part, strict=True):
-            column[part.rows] = measure(result)
+        for part in self.parts:
+            column[part.rows] = measure(part)
         return column
 
     @cached_property
     def rack_moves_before(self) -> Ints:
-        """Return, per partition, how many replicas have to change racks until it is spread as
-        evenly as can be, over the racks of its broker set.
-        """
-        return self.by_partition(lambda part: part.before.rack_moves(part.roles.staying))
+        return self.by_partition(lambda part: part.rack_moves_before)
 
     @cached_property
     def rack_moves_after(self) -> Ints:
-        """Return the same in the end."""
-        return self.by_partition(lambda part: part.after.rack_moves(part.roles.staying))
+        return self.by_partition(lambda part: part.rack_moves_after)
 
     @cached_property
     def bounds(self) -> tuple[LowerBound, LowerBound | None]:
@@ -337,20 +321,16 @@ class PlanningResult:
 
     @cached_property
     def best_counts(self) -> Ints:
-        """Return replicas per broker if all that share could give and receive: as even as racks
-        allow.
-        """
-        return self.by_broker(_best_counts)
+        return self.by_broker(lambda part: part.best_counts)
+
+    @cached_property
+    def ideal_counts(self) -> Ints:
+        return self.by_broker(lambda part: part.ideal_counts)
 
     @property
     def is_to_leave(self) -> Flags:
         """Return the partitions that still have a replica on a broker that is to be emptied."""
         return np.asarray(self.after.count_on(self.roles.leaving) > 0)
-
-    @cached_property
-    def ideal_counts(self) -> Ints:
-        """Return replicas per broker if nothing had to be left alone: as even as racks allow."""
-        return self.by_broker(_ideal_counts)
 
     @property
     def has_equal_shares(self) -> bool:
@@ -362,12 +342,11 @@ class PlanningResult:
         sharing = self.roles.sharing
         return is_worse(counts[sharing], best[sharing], by_disk=not self.has_equal_shares)
 
-    @property
-    def most_leaders(self) -> Ints:
+    def most_leaders(self, part: BrokerSetPart) -> Ints:
         """Return how many partitions each broker can lead at most: no more than it is to hold."""
-        if self.goal.evens_replicas and not self.has_equal_shares:
-            return self.best_counts
-        return np.full(self.cluster.broker_count, UNBOUNDED)
+        if self.goal.evens_replicas and not has_equal_shares(part.cluster, part.roles):
+            return part.best_counts
+        return np.full(part.cluster.broker_count, UNBOUNDED)
 
     @cached_property
     def band(self) -> ByteBand:
@@ -384,10 +363,6 @@ class PlanningResult:
     @property
     def evens_traffic(self) -> bool:
         return self.goal.evens_replicas and self.cluster.knows_traffic
-
-    @property
-    def evens_bytes_in_of_leaders(self) -> bool:
-        return self.goal.evens_bytes_in_of_leaders and self.cluster.knows_traffic
 
     @cached_property
     def traffic_band(self) -> ByteBand:
@@ -408,8 +383,7 @@ class PlanningResult:
 
     @cached_property
     def free_destinations(self) -> Ints:
-        """Return, per partition, how many destinations have no replica of it before."""
-        return self.by_partition(_free_destinations)
+        return self.by_partition(lambda part: part.free_destinations)
 
     # -- for sentences
 
@@ -484,51 +458,25 @@ class PlanningResult:
 
 def min_leader_range(result: PlanningResult) -> int:
     """Return the least that the largest and the smallest count of leaders can differ by."""
-    counts = np.concatenate([_even_leader_counts(part) for part in result.results_by_part])
+    counts = np.concatenate([_even_leader_counts(result, part) for part in result.parts])
     return int(np.ptp(counts)) if len(counts) else 0
 
 
-def _even_leader_counts(result: PlanningResult) -> Ints:
+def _even_leader_counts(result: PlanningResult, part: BrokerSetPart) -> Ints:
     """Return leaders of the brokers that may lead, as even as any replica sets would allow."""
-    cluster, roles, leaders_now = result.cluster, result.roles, result.cluster.leaders_now
+    cluster, roles, leaders_now = part.cluster, part.roles, part.cluster.leaders_now
     is_led_in_scope = (leaders_now >= 0) & np.append(cluster.is_in_scope, False)[leaders_now]
     is_free = result.goal.may_change_leader(cluster, roles) & is_led_in_scope
     if not result.goal.moves_replicas:
-        is_free &= result.before.count_on(roles.leading) > 0
+        is_free &= part.before.count_on(roles.leading) > 0
     fixed = cluster.leader_load(np.where(is_free, NOBODY, leaders_now))[roles.leading]
     if not len(fixed):
         return fixed
     total = int(fixed.sum() + is_free.sum())
-    return fill(total, fixed, result.most_leaders[roles.leading], fixed)
+    return fill(total, fixed, result.most_leaders(part)[roles.leading], fixed)
 
 
 def as_range(values: Ints) -> str:
     """Return `4 to 7`, or `4` where all are the same."""
     low, high = int(np.min(values)), int(np.max(values))
     return str(low) if low == high else f"{low} to {high}"
-
-
-def _free_destinations(result: PlanningResult) -> Ints:
-    destinations = result.roles.destinations
-    return int(destinations.sum()) - result.before.count_on(destinations)
-
-
-def _best_counts(result: PlanningResult) -> Ints:
-    if result.after.is_small():
-        return best_counts(result.after, result.roles)
-    return count_targets(result.after, result.roles.unrestricted)
-
-
-def _ideal_counts(result: PlanningResult) -> Ints:
-    counts, sharing = result.after.counts, result.roles.sharing
-    everything = np.ones(result.cluster.partition_count, dtype=np.bool_)
-    rack_sizes = result.cluster.rack_sizes(result.roles.staying)
-    one_each = everything.astype(np.int64)
-    return fill_racks(
-        loads=counts,
-        lower=np.where(sharing, 0, counts),
-        upper=np.where(sharing, result.cluster.partition_count, counts),
-        racks=result.cluster.racks,
-        rack_bounds=spread_bounds(result.after.replica_counts, everything, one_each, rack_sizes),
-        weights=replica_weights(result.cluster, result.roles),
-    )

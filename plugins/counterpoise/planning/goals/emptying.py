@@ -65,7 +65,7 @@ class DrainingGoal(PlanningGoal):
     def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
         return "" if others else "no live broker that may take the replicas"
 
-    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+    def place_part(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         self.empty(placement, roles, request, self.may_drain(placement.cluster))
 
     def empty(
@@ -95,8 +95,8 @@ class RemoveBrokers(DrainingGoal):
     def may_drain(self, cluster: ClusterArrays) -> Flags:
         return cluster.may_drain
 
-    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        super().place(placement, roles, request)
+    def place_part(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        super().place_part(placement, roles, request)
         search(placement, roles, request.policy, may_copy_for_traffic=False)
 
     def refuse_impossible(self, result: PlanningResult) -> None:
@@ -104,13 +104,13 @@ class RemoveBrokers(DrainingGoal):
         _refuse_stuck_replicas(result)
         _refuse_too_few_brokers(result)
 
-    def refuse_unplaced(self, result: PlanningResult) -> None:
-        """Raise RefusedError when a replica fits on no other broker."""
-        cluster, request = result.cluster, result.request
-        is_on_leaving = result.after.count_on(result.roles.leaving) > 0
+    def place(self, result: PlanningResult) -> Placement:
+        """Return the replicas; raise RefusedError when one fits on no other broker."""
+        cluster, request, placement = result.cluster, result.request, super().place(result)
+        is_on_leaving = placement.count_on(result.roles.leaving) > 0
         unplaced = np.flatnonzero(is_on_leaving & cluster.may_drain)
         if not len(unplaced):
-            return
+            return placement
         largest_first = unplaced[np.lexsort((unplaced, -cluster.size_bytes[unplaced]))]
         largest = int(largest_first[0])
         size_bytes, room = int(cluster.size_bytes[largest]), result.before.room
@@ -163,7 +163,7 @@ class Repair(DrainingGoal):
     def may_drain(self, cluster: ClusterArrays) -> Flags:
         return cluster.may_change  # without a leader there is no broker to copy from
 
-    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+    def place_part(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         """Replace all dead replicas of a partition, or none where that fits on too few brokers.
 
         Kafka ends a reassignment when every replica of its target is in sync, so no copy could end

@@ -81,7 +81,7 @@ class EveningGoal(PlanningGoal):
         """Return the most replicas that each broker may hold in the end."""
         return placement.cluster.max_counts
 
-    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+    def place_part(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         """Even replicas out, then search for better; where there is time, a linear program says
         what to copy instead.
 

@@ -52,6 +52,7 @@ import numpy as np
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.plan import LowerBound
 from counterpoise.model.racks import RackBounds, spread_bounds
+from counterpoise.planning.broker_sets import BrokerSetPart
 from counterpoise.planning.fair_shares import (
     Weights,
     byte_weights,
@@ -101,30 +102,31 @@ def reached_bound(result: PlanningResult, needed: LowerBound) -> LowerBound:
 
 def evening_bound(result: PlanningResult) -> LowerBound:
     """Return the bounds for goals about evenness; of all broker sets together."""
-    copies = [_least_copies(part) for part in result.results_by_part]
+    percent = result.request.policy.bytes_tolerance_percent
+    copies = [_least_copies(part, percent) for part in result.parts]
     replicas = sum(replicas for replicas, _ in copies)
     copied_bytes = sum(copied_bytes for _, copied_bytes in copies)
     return LowerBound(replicas, copied_bytes, min_leader_range(result))
 
 
-def _least_copies(result: PlanningResult) -> tuple[int, int]:
+def _least_copies(part: BrokerSetPart, percent: int) -> tuple[int, int]:
     """Return the bounds of one broker set in replicas and bytes, or those of rack cures."""
-    cures = result.rack_moves_before * result.cluster.may_change
-    sizes, percent = result.cluster.size_bytes, result.request.policy.bytes_tolerance_percent
-    of_replicas = replica_weights(result.cluster, result.roles)
-    of_bytes = byte_weights(result.cluster, result.roles)
-    no_giants = np.zeros(result.cluster.broker_count, dtype=np.int64)
-    giants = shares_of_bytes(result.before, result.roles, percent).bottoms
-    needed = _units_to_copy(result, np.ones_like(sizes), of_replicas, 0, no_giants)
-    needed_bytes = _units_to_copy(result, sizes, of_bytes, percent, giants)
-    outside = np.minimum(result.before.count_on(result.roles.leaving), result.free_destinations)
-    outside *= result.cluster.may_change
+    cures = part.rack_moves_before * part.cluster.may_change
+    sizes = part.cluster.size_bytes
+    of_replicas = replica_weights(part.cluster, part.roles)
+    of_bytes = byte_weights(part.cluster, part.roles)
+    no_giants = np.zeros(part.cluster.broker_count, dtype=np.int64)
+    giants = shares_of_bytes(part.before, part.roles, percent).bottoms
+    needed = _units_to_copy(part, np.ones_like(sizes), of_replicas, 0, no_giants)
+    needed_bytes = _units_to_copy(part, sizes, of_bytes, percent, giants)
+    outside = np.minimum(part.before.count_on(part.roles.leaving), part.free_destinations)
+    outside *= part.cluster.may_change
     replicas = max(int(cures.sum()), int(outside.sum()), needed)
     return replicas, max(int((cures * sizes).sum()), int((outside * sizes).sum()), needed_bytes)
 
 
 def _units_to_copy(
-    result: PlanningResult,
+    part: BrokerSetPart,
     units: Ints,
     weights: Weights | None,
     tolerance_percent: int,
@@ -135,10 +137,10 @@ def _units_to_copy(
     `units` has one, or the bytes, of each partition; `giants` what a broker holds that is more than
     a share, 0 where nothing is.
     """
-    cluster, before, roles = result.cluster, result.before, result.roles
+    cluster, before, roles = part.cluster, part.before, part.roles
     if not roles.sharing.any():
         return 0
-    free_destinations = result.free_destinations
+    free_destinations = part.free_destinations
     can_move = cluster.may_change & (free_destinations > 0)
     loads = cluster.load(before.replicas, units)
     movable = cluster.load(np.where(can_move[:, None], before.replicas, NOBODY), units)
@@ -149,7 +151,7 @@ def _units_to_copy(
     lower = np.where(roles.sharing, np.maximum(lower, giants), lower)
     upper = np.maximum(upper, lower)
     missing = []
-    for rack_bounds in _possible_rack_bounds(result, units, can_move):
+    for rack_bounds in _possible_rack_bounds(part, units, can_move):
         shares = fill_racks(
             loads, lower, upper, cluster.racks, rack_bounds, weights, rounds_down=True
         )
@@ -158,7 +160,7 @@ def _units_to_copy(
             # Whoever holds a giant has more than the band of the others, and misses nothing.
             shares = np.where(giants > 0, np.minimum(shares, loads), shares)
         per_group = _missing_units(
-            result,
+            part,
             loads,
             shares,
             tolerance_percent,
@@ -174,7 +176,7 @@ def _units_to_copy(
 
 
 def _missing_units(
-    result: PlanningResult,
+    part: BrokerSetPart,
     loads: Ints,
     shares: Ints,
     tolerance_percent: int,
@@ -186,11 +188,11 @@ def _missing_units(
 
     One entry per rack, or one in all.
     """
-    cluster, roles = result.cluster, result.roles
+    cluster, roles = part.cluster, part.roles
     lowest = shares - shares * tolerance_percent // 100
     has_no_leftover = not tolerance_percent and (per_rack or shares.sum() == loads.sum())
     has_no_leftover &= has_equal_shares(cluster, roles)
-    round_up = _has_peer_with_one_more(result, shares) if has_no_leftover else 1
+    round_up = _has_peer_with_one_more(part, shares) if has_no_leftover else 1
     rounded_up = shares + round_up
     highest = rounded_up + rounded_up * tolerance_percent // 100
     groups = cluster.racks if per_rack else np.zeros_like(cluster.racks)
@@ -212,29 +214,29 @@ def _missing_units(
     return np.asarray(np.maximum(missing, np.minimum(surplus, room)))
 
 
-def _has_peer_with_one_more(result: PlanningResult, shares: Ints) -> Flags:
+def _has_peer_with_one_more(part: BrokerSetPart, shares: Ints) -> Flags:
     """Return whether another broker of the rack has a share that is one more.
 
     Then this one is rounded down, and that one up.
     """
-    keys = result.cluster.racks * (int(shares.max()) + 2) + shares
-    return np.isin(keys + 1, keys[result.roles.sharing])
+    keys = part.cluster.racks * (int(shares.max()) + 2) + shares
+    return np.isin(keys + 1, keys[part.roles.sharing])
 
 
 def _possible_rack_bounds(
-    result: PlanningResult, units: Ints, can_move: Flags
+    part: BrokerSetPart, units: Ints, can_move: Flags
 ) -> Iterator[RackBounds]:
     """Yield the least and the most units per rack: where stacked partitions stay, and where not.
 
     Partitions with a replica that cannot leave its broker are treated like stacked ones. Those with
     one that has to leave it, for its broker set, may stand on any rack.
     """
-    before, counts = result.before, result.before.replica_counts
-    rack_sizes = result.cluster.rack_sizes(result.roles.staying)
-    roles = result.roles
+    before, counts = part.before, part.before.replica_counts
+    rack_sizes = part.cluster.rack_sizes(part.roles.staying)
+    roles = part.roles
     is_bound = ~np.append(roles.sharing | roles.leaving, True)[before.replicas].all(axis=1)
     is_going = can_move & ~is_bound & (before.count_on(roles.leaving) > 0)
-    is_spread = result.rack_moves_before == 0
+    is_spread = part.rack_moves_before == 0
     is_regular = can_move & is_spread & ~is_bound & ~is_going
     is_uncertain = can_move & ~is_regular & ~is_going
     regular_low, regular_high = spread_bounds(counts, is_regular, units, rack_sizes)

@@ -47,7 +47,6 @@ class Relief(PlanningGoal):
     name: ClassVar[Goal] = Goal.RELIEF
     copy_reason: ClassVar[MoveReason | None] = MoveReason.RELIEF
     keeps_order: ClassVar[bool] = True
-    is_placed_whole: ClassVar[bool] = True
 
     def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
         return "" if len(in_scope) > 1 else "no second live broker that may receive replicas"
@@ -58,27 +57,26 @@ class Relief(PlanningGoal):
     def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
         return np.zeros(cluster.partition_count, dtype=np.bool_)
 
-    def place_whole(self, result: PlanningResult, placement: Placement) -> None:
-        relief = _Relief.of(result)
-        moves = relief.choose()
-        bound = None
+    def place(self, result: PlanningResult) -> Placement:
+        """Return the replicas; raise RefusedError, with what would do, where a disk stays above the
+        mark.
+        """
+        relief, placement = _Relief.of(result), result.before.copy()
+        moves, bound = relief.choose(), None
         if relief.cell_count <= _MAX_CELLS:
             moves, bound = relief.solve(moves)
         for move in moves:
             placement.give(move.partition, move.position, move.destination)
         placement.bound = bound
-
-    def refuse_unplaced(self, result: PlanningResult) -> None:
-        """Raise RefusedError, with what would do, where a disk stays above the mark."""
-        relief = _Relief.of(result)
         left = [
             disk
             for disk in relief.disks
             if disk.too_many
-            > relief.bytes_of(disk, ~(result.after.replicas == disk.broker).any(axis=1))
+            > relief.bytes_of(disk, ~(placement.replicas == disk.broker).any(axis=1))
         ]
         if left:
             raise RefusedError(relief.why_not(left))
+        return placement
 
     def lower_bound(self, result: PlanningResult) -> LowerBound:
         relief, bound = _Relief.of(result), result.after.bound

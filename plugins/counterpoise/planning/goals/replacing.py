@@ -56,7 +56,7 @@ class ReplaceBrokers(DrainingGoal):
         """Raise InputError with all that speaks against the pairs."""
         _refuse(result.request, list(_complaints(result)))
 
-    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+    def place_part(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         _replace(placement, request, self.may_drain(placement.cluster))
 
     def copies(self, result: PlanningResult) -> Ints:
@@ -110,7 +110,7 @@ def _complaints(result: PlanningResult) -> Iterator[str]:
             "the scope, cordoned, or in no_new_replicas_on"
         )
     after = result.before.copy()
-    result.goal.place(after, result.roles, request)
+    result.goal.place_part(after, result.roles, request)
     ordered = np.sort(after.replicas, axis=1)
     is_there = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
     racks = after.racks_by_position

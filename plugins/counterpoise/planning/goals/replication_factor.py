@@ -62,7 +62,7 @@ class ReplicationFactor(PlanningGoal):
         _refuse_below_min_insync(result, factor)
         super().refuse_impossible(result)
 
-    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+    def place_part(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         if request.replication_factor is not None:
             # Dropped first, so that added replicas go to the brokers that are emptier then.
             drop_surplus(placement, roles, request.policy, request.replication_factor)
