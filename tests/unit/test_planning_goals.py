@@ -483,7 +483,7 @@ DEMO = cluster("orders-0: 1 2\norders-1: 2 3\ngoods-0: 3 1", racks="1=a 2=b 3=c 
         ),
         (
             PlanRequest(Goal.ADD_BROKERS, (3,), scope=Scope(broker_ids=(3,))),
-            "leave no old broker that may give replicas",
+            "leave no live broker that may give replicas",
         ),
         (
             PlanRequest(Goal.REMOVE_BROKERS, (3,), scope=Scope(excluded_broker_ids=(1, 2))),

@@ -8,7 +8,7 @@ set. Compare Cruise Control's BrokerSetAwareGoal and ReplicaCapacityGoal.
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from typing import Annotated, Final
@@ -22,6 +22,16 @@ def matching(patterns: Iterable[str], topics: Iterable[str]) -> frozenset[str]:
     """Return the topics that any of the patterns matches."""
     any_pattern = re.compile("|".join(map(translate, patterns)) or r"(?!)")
     return frozenset(topic for topic in topics if any_pattern.match(topic))
+
+
+def first_matching(patterns: Sequence[Iterable[str]], topics: Collection[str]) -> dict[str, int]:
+    """Return, per topic, the number of the first patterns of which one matches; the number after
+    all, where none does.
+    """
+    numbers = dict.fromkeys(topics, len(patterns))
+    for number in reversed(range(len(patterns))):
+        numbers |= dict.fromkeys(matching(patterns[number], topics), number)
+    return numbers
 
 
 REST: Final = "(all others)"  # the set of the topics and brokers that no set names
@@ -55,17 +65,19 @@ class Constraints(Section):
     no_new_replicas_on: tuple[BrokerId, ...] = ()
     """Brokers that get no replica they do not have. Name those that you drain by hand."""
 
-    def set_of_broker(self, broker_id: int, rack: str | None) -> int:
-        """Return the number of the set that a broker is in; the number after all, where in none."""
-        numbered = enumerate(self.broker_sets)
-        return next((n for n, s in numbered if s.has(broker_id, rack)), len(self.broker_sets))
+    def sets_of_brokers(self, racks: Mapping[int, str | None]) -> dict[int, int]:
+        """Return the number of the set that each broker is in; the number after all, where in none.
+
+        `racks` has the rack of each broker.
+        """
+        numbers = dict.fromkeys(racks, len(self.broker_sets))
+        for number, broker_set in reversed(list(enumerate(self.broker_sets))):
+            numbers |= {b: number for b, rack in racks.items() if broker_set.has(b, rack)}
+        return numbers
 
     def sets_of_topics(self, topics: Collection[str]) -> dict[str, int]:
         """Return the number of the set that each topic belongs to, as for brokers."""
-        numbers = dict.fromkeys(topics, len(self.broker_sets))
-        for number, broker_set in reversed(list(enumerate(self.broker_sets))):
-            numbers |= dict.fromkeys(matching(broker_set.topics, topics), number)
-        return numbers
+        return first_matching([broker_set.topics for broker_set in self.broker_sets], topics)
 
     def and_also(self, other: "Constraints") -> "Constraints":
         """Return both: what the other asks for can only be more. Its broker sets come first."""

@@ -27,7 +27,8 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.request import KINDS, RebalanceRequest
-from counterpoise.planning.planner import check_fits_together, make_plan, plan_to_reach
+from counterpoise.planning.planner import make_plan, plan_to_reach
+from counterpoise.planning.request_checks import check_fits_together
 
 __all__ = ["check_fits_together", "make_plan", "plan_from", "plan_to_reach"]
 

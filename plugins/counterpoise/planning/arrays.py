@@ -31,7 +31,7 @@ from counterpoise.model.columns import (
     numbers_of,
     one_chunk,
 )
-from counterpoise.model.constraints import matching
+from counterpoise.model.constraints import first_matching
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Scope
 from counterpoise.model.words import MAX_NAMES, join_names
@@ -99,7 +99,7 @@ class ClusterArrays:
     topic_sets: Ints  # the number of the broker set on which its replicas are to stand
     min_insync_replicas: Ints  # 0 when not known
 
-    leader_racks: Flags  # by preference of the policy and rack; the first row has all racks
+    leader_racks: Flags  # by preference of the policy and rack; the last row has all racks
 
     def only(self, is_kept: Flags) -> "ClusterArrays":
         """Return the same brokers with some of the partitions."""
@@ -253,9 +253,12 @@ def read_cluster(
     topic_names = all_topics(snapshot)
     topic_numbers = _topic_numbers(topics, topic_names)
     broker_ids = np.union1d(_ids(snapshot.registered_broker_ids), replica_ids[replica_ids >= 0])
-    set_of_topic = constraints.sets_of_topics(topic_names)
+    racks = {broker_id: snapshot.racks.get(broker_id) for broker_id in broker_ids.tolist()}
     planned_topics = scope.topics_in(topic_names, policy)
     requested_topics = scope.topics_in(topic_names)
+    set_of_topic = constraints.sets_of_topics(topic_names)
+    set_of_broker = constraints.sets_of_brokers(racks)
+    preference_of = first_matching([(pattern,) for pattern in policy.leader_racks], topic_names)
     cluster = ClusterArrays(
         broker_ids=broker_ids,
         **_of_brokers(broker_ids, snapshot, policy, scope),
@@ -277,8 +280,9 @@ def read_cluster(
         is_leaderless=(leader_ids < 0) & (leader_ids >= 0).any(),
         is_left_to_repair=np.zeros(len(table), dtype=np.bool_),
         topic_names=topic_names,
-        rack_preferences=_rack_preferences(topic_names, policy),
-        topic_sets=np.array([set_of_topic[name] for name in topic_names], dtype=np.int64),
+        rack_preferences=np.array([*preference_of.values()], dtype=np.int64),
+        topic_sets=np.array([*set_of_topic.values()], dtype=np.int64),
+        broker_sets=np.array([*set_of_broker.values()], dtype=np.int64),
         min_insync_replicas=_min_insync(topic_names, snapshot),
         leader_racks=_leader_racks(broker_ids, snapshot, policy),
     )
@@ -303,7 +307,6 @@ def _of_brokers(
     constraints = policy.constraints
     disk_bytes, headroom_bytes = _disks(broker_ids, snapshot, policy)
     is_in_scope = list(map(scope.may_touch_broker, broker_ids.tolist()))
-    racks = [(broker_id, snapshot.racks.get(broker_id)) for broker_id in broker_ids.tolist()]
     return {
         "racks": _rack_numbers(broker_ids, snapshot),
         "is_live": np.isin(broker_ids, _ids(snapshot.live_broker_ids)),
@@ -316,10 +319,6 @@ def _of_brokers(
         "open_dirs": _count_dirs(broker_ids, snapshot, is_cordoned=False),
         "takes_none": np.isin(broker_ids, _ids(constraints.no_new_replicas_on)),
         "max_counts": np.full_like(broker_ids, constraints.max_replicas_per_broker or UNBOUNDED),
-        "broker_sets": np.array(
-            [constraints.set_of_broker(broker_id, rack) for broker_id, rack in racks],
-            dtype=np.int64,
-        ),
     }
 
 
@@ -423,14 +422,6 @@ def _rack_numbers(broker_ids: Ints, snapshot: ClusterSnapshot) -> Ints:
     return np.array([numbers[name] for name in names], dtype=np.int64)
 
 
-def _rack_preferences(topic_names: tuple[str, ...], policy: BalancePolicy) -> Ints:
-    """Return, by topic, the number of the first pattern that matches, from 1 on; 0 for none."""
-    numbers = np.zeros(len(topic_names), dtype=np.int64)
-    for number, pattern in reversed([*enumerate(policy.leader_racks, start=1)]):
-        numbers[_is_member(topic_names, matching((pattern,), topic_names))] = number
-    return numbers
-
-
 def _leader_racks(broker_ids: Ints, snapshot: ClusterSnapshot, policy: BalancePolicy) -> Flags:
     """Return, by preference and rack, where leaders are to be; where no such rack has a broker,
     everywhere.
@@ -438,5 +429,5 @@ def _leader_racks(broker_ids: Ints, snapshot: ClusterSnapshot, policy: BalancePo
     names = sorted({snapshot.racks.get(broker_id) or "" for broker_id in broker_ids.tolist()})
     rows = [[name in racks for name in names] for racks in policy.leader_racks.values()]
     return np.array(
-        [[True] * len(names), *(row if any(row) else [True] * len(row) for row in rows)]
+        [*(row if any(row) else [True] * len(row) for row in rows), [True] * len(names)]
     )

@@ -39,11 +39,7 @@ from counterpoise.planning.leader_choice import choose_leaders
 from counterpoise.planning.minimum_gain import is_worth_copying, is_worth_moving
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.planning_result import FinalAssignment, PlanningGoal, PlanningResult
-from counterpoise.planning.request_checks import (
-    check_parts,
-    check_request,
-    refuse_impossible_constraints,
-)
+from counterpoise.planning.request_checks import check_request, refuse_impossible_constraints
 
 Wanted: TypeAlias = Mapping[TopicPartition, tuple[int, ...]]
 
@@ -89,11 +85,6 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     if is_worth_moving(result):
         return explain(result)
     return explain(unchanged)
-
-
-def check_fits_together(request: PlanRequest) -> None:
-    """Raise InputError for a request of which no cluster could have a plan."""
-    check_parts(_goal_named(request.goal), request)
 
 
 def _goal_named(name: Goal) -> PlanningGoal:

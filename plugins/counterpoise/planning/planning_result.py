@@ -7,7 +7,7 @@ A goal says who gives, receives and leads, how replicas move, what cannot be ask
 
 The planner asks a goal in this order; what a goal does not say itself stands here.
 
-    check_brokers, check, lacking      what is wrong with a request, before anything is computed
+    check_brokers, others_may          what is wrong with a request, before anything is computed
     roles, left_to_repair              which brokers and partitions take part
     refuse_impossible                  what must be left alone stands in the way
     place                              replicas move; only a goal worth nothing half done is refused
@@ -23,7 +23,7 @@ The result is that of the whole cluster, with a part for each broker set:
 Moves, figures, warnings and reasons are all written from it.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Final
@@ -73,26 +73,15 @@ class PlanningGoal:
     keeps_order: ClassVar[bool] = False  # replica lists stay as placed: no leader is chosen
     shares_scope: ClassVar[bool] = False  # even are the topics of the request, not the cluster
     copy_reason: ClassVar[MoveReason | None] = None  # of every copy; None where it is evenness
+    # What live brokers in scope may do, beside those of the request; "": two or more become even.
+    others_may: ClassVar[str] = ""
 
     @property
     def moves_replicas(self) -> bool:
         return KINDS[self.name].copies
 
-    def check_brokers(self, dead: Sequence[int], alive: Sequence[int], live: Set[int]) -> None:
-        """Raise InputError for brokers of the request, dead and alive, that the goal cannot take.
-
-        `live` are all live brokers of the cluster.
-        """
-
-    def check(self, request: PlanRequest) -> None:
-        """Raise InputError for what else the goal lacks in the request."""
-
-    def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
-        """Return what the scope leaves too few of; `others` in scope are not named by the request.
-
-        Both are live brokers.
-        """
-        return "" if len(in_scope) > 1 else "fewer than two live brokers to even out"
+    def check_brokers(self, dead: Sequence[int], alive: Sequence[int]) -> None:
+        """Raise InputError for brokers of the request that the goal cannot take."""
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         """Return which brokers give, receive and lead; `named` has the brokers of the request."""

@@ -19,7 +19,14 @@ from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import Ints
 from counterpoise.model.constraints import matching, names_of_sets
-from counterpoise.model.request import FIELDS_OF_GOALS, GOALS_WITH_BROKERS, KINDS, Goal, PlanRequest
+from counterpoise.model.request import (
+    FIELDS_OF_GOALS,
+    GOALS_WITH_BROKERS,
+    KINDS,
+    Goal,
+    PlanRequest,
+    Scope,
+)
 from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import all_topics
 from counterpoise.planning.broker_sets import BrokerSetPart
@@ -36,24 +43,25 @@ _EMPTYING: Final = (Goal.REMOVE_BROKERS, Goal.REPAIR)  # these say themselves wh
 
 def check_request(goal: PlanningGoal, request: PlanRequest, snapshot: ClusterSnapshot) -> None:
     """Raise InputError when the parts of a request do not fit each other or the cluster."""
-    check_parts(goal, request)
+    check_fits_together(request)
     live = set(snapshot.live_broker_ids)
     _check_registered(request, snapshot)
     if not live:
         name = name_cluster(snapshot)
         raise InputError(f"{name} has no live broker, so nothing can be planned; start one first")
     requested = set(request.broker_ids)
-    goal.check_brokers(sorted(requested - live), sorted(requested & live), live)
-    _check_topics(request, snapshot)
+    goal.check_brokers(sorted(requested - live), sorted(requested & live))
     _check_scope_brokers(request, snapshot)
     _check_brokers_left(goal, request, live)
+    _check_topics(request.scope, snapshot)
 
 
-def check_parts(goal: PlanningGoal, request: PlanRequest) -> None:
+def check_fits_together(request: PlanRequest) -> None:
     """Raise InputError when the parts of a request do not fit each other, whatever the cluster."""
     _check_brokers_given(request)
     _check_numbers(request)
-    goal.check(request)
+    _check_factor(request)
+    _check_pairs(request)
 
 
 def name_cluster(snapshot: ClusterSnapshot) -> str:
@@ -125,12 +133,17 @@ def _check_registered(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
 # -- topics and brokers of the scope
 
 
-def _check_topics(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
-    scope = request.scope
+def _check_topics(scope: Scope, snapshot: ClusterSnapshot) -> None:
     if not scope.topics and not scope.excluded_topics:
         return
+    both = sorted(set(scope.topics) & set(scope.excluded_topics))
+    if both:
+        raise InputError(
+            f"topic {both[0]!r} is both included and excluded; name it in --topics or in "
+            "--exclude-topics"
+        )
     topics = all_topics(snapshot)
-    options = (("--topics", scope.topics), ("--exclude-topics", scope.excluded_topics))
+    options = ("--topics", scope.topics), ("--exclude-topics", scope.excluded_topics)
     for option, patterns in options:
         for pattern in patterns:
             if not matching((pattern,), topics):
@@ -138,12 +151,6 @@ def _check_topics(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
                     f"{option} {pattern!r}: no topic of {name_cluster(snapshot)} matches; "
                     + _similar_topics(pattern, topics)
                 )
-    both = sorted(set(scope.topics) & set(scope.excluded_topics))
-    if both:
-        raise InputError(
-            f"topic {both[0]!r} is both included and excluded; name it in --topics or in "
-            "--exclude-topics"
-        )
     if not scope.topics_in(topics):
         raise InputError(
             "--exclude-topics leaves none of the topics, so there is nothing to plan; exclude fewer"
@@ -193,16 +200,21 @@ def _check_scope_brokers(request: PlanRequest, snapshot: ClusterSnapshot) -> Non
 
 
 def _check_brokers_left(goal: PlanningGoal, request: PlanRequest, live: Set[int]) -> None:
-    """Check that a scope leaves enough brokers; of small clusters the planner tells."""
-    scope = request.scope
-    if not scope.broker_ids and not scope.excluded_broker_ids:
-        return
-    in_scope = set(filter(scope.may_touch_broker, live))
-    lacking = goal.lacking(in_scope, in_scope - set(request.broker_ids))
-    if lacking:
+    """Check that live brokers are left beside those of the request, in its scope.
+
+    Where the request names none, a small cluster is the planner's to tell of.
+    """
+    scope, named, others_may = request.scope, set(request.broker_ids), goal.others_may
+    if others_may and not live - named:
         raise InputError(
-            f"--only-brokers, --exclude-brokers and brokers that are kept empty leave {lacking}; "
-            "include more brokers"
+            f"goal {goal.name} names every live broker, so none is left to {others_may}; name fewer"
+        )
+    others, needed = set(filter(scope.may_touch_broker, live - named)), 1 if others_may else 2
+    if len(others) < needed and (scope.broker_ids or scope.excluded_broker_ids):
+        lacking = f"no live broker that may {others_may}"
+        raise InputError(
+            "--only-brokers, --exclude-brokers and brokers that are kept empty leave "
+            f"{lacking if others_may else 'fewer than two live brokers'}; include more brokers"
         )
 
 
@@ -224,6 +236,36 @@ def _check_numbers(request: PlanRequest) -> None:
             raise InputError(f"goal {goal} needs {what}, like {example}")
         if is_given and not is_needed:
             raise InputError(f"{example} is for goal {goal}, not for {request.goal}; leave it out")
+
+
+def _check_factor(request: PlanRequest) -> None:
+    """Check what goal replication-factor needs."""
+    factor = request.replication_factor
+    if factor is not None and factor < 1:
+        raise InputError(f"--replication-factor {factor}: a partition needs 1 replica or more")
+    if factor is not None and not request.scope.topics:
+        raise InputError(
+            "goal replication-factor needs the topics; name them, like --topics 'orders-*', or "
+            "--topics '*' for all"
+        )
+
+
+def _check_pairs(request: PlanRequest) -> None:
+    """Check which broker replaces which."""
+    mentions = Counter(request.new_broker_ids)
+    twice = [broker_id for broker_id, count in mentions.items() if count > 1]
+    both = sorted(set(request.broker_ids) & set(request.new_broker_ids))
+    complaints = [f"broker {one} replaces several; give each one of its own" for one in twice]
+    complaints += [f"broker {one} is old and new; plan one step at a time" for one in both]
+    refuse_pairs(request, complaints)
+
+
+def refuse_pairs(request: PlanRequest, complaints: Sequence[str]) -> None:
+    """Raise InputError with all that speaks against replacing these brokers, if anything does."""
+    if complaints:
+        pairs = zip(request.broker_ids, request.new_broker_ids, strict=True)
+        given = ",".join(f"{old}={new}" for old, new in pairs)
+        raise InputError(f"--brokers {given}: {'; '.join(complaints)}")
 
 
 # -- constraints that no plan could satisfy

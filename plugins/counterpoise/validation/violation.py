@@ -146,7 +146,7 @@ class CheckedPlan:
         allowed = dict.fromkeys(topics, self.live)
         for constraints in (self.policy.constraints, self.plan.constraints):
             racks = self.snapshot.racks
-            set_of = {b: constraints.set_of_broker(b, racks.get(b)) for b in self.live}
+            set_of = constraints.sets_of_brokers({b: racks.get(b) for b in self.live})
             for topic, number in constraints.sets_of_topics(topics).items():
                 allowed[topic] &= {b for b, of_broker in set_of.items() if of_broker == number}
         return allowed

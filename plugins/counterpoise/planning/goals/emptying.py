@@ -5,7 +5,7 @@ broker that cannot be emptied cannot be taken away, so what stands in the way is
 goals leave undone is a warning. repair: replicas on dead brokers are copied anew elsewhere.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -37,6 +37,7 @@ class DrainingGoal(PlanningGoal):
     """What goals have in common that copy all replicas of some brokers elsewhere."""
 
     elects: ClassVar[bool] = False
+    others_may: ClassVar[str] = "take the replicas"
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         staying = cluster.is_live & ~named
@@ -61,9 +62,6 @@ class DrainingGoal(PlanningGoal):
         has_leaving = is_leaving[cluster.replicas].any(axis=1)
         keeps_dead = (is_dead & ~is_leaving)[cluster.replicas].any(axis=1)
         return np.asarray(has_leaving & keeps_dead)
-
-    def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
-        return "" if others else "no live broker that may take the replicas"
 
     def place_part(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         self.empty(placement, roles, request, self.may_drain(placement.cluster))
@@ -147,7 +145,7 @@ class Repair(DrainingGoal):
     name: ClassVar[Goal] = Goal.REPAIR
     copy_reason: ClassVar[MoveReason | None] = MoveReason.REPAIR
 
-    def check_brokers(self, dead: Sequence[int], alive: Sequence[int], live: Set[int]) -> None:
+    def check_brokers(self, dead: Sequence[int], alive: Sequence[int]) -> None:
         if alive:
             raise InputError(
                 f"{brokers_are(alive)} live, and goal repair is for brokers that are "

@@ -15,7 +15,7 @@ What remains in the end is a state that another planning would leave as it is: t
 nothing. Most plans take one round.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar
@@ -297,21 +297,14 @@ class Rebalance(EveningGoal):
 
 class AddBrokers(EveningGoal):
     name: ClassVar[Goal] = Goal.ADD_BROKERS
+    others_may: ClassVar[str] = "give replicas"
 
-    def check_brokers(self, dead: Sequence[int], alive: Sequence[int], live: Set[int]) -> None:
+    def check_brokers(self, dead: Sequence[int], alive: Sequence[int]) -> None:
         if dead:
             raise InputError(
                 f"{brokers_are(dead)} fenced (not live) and cannot receive replicas; "
                 f"start {verb(len(dead), 'it', 'them')}, then try again"
             )
-        if live <= set(alive):
-            raise InputError(
-                "goal add-brokers names every live broker, so none is left to give replicas; "
-                "name the new ones only, or use goal rebalance"
-            )
-
-    def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
-        return "" if others else "no old broker that may give replicas"
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         roles = super().roles(cluster, named)

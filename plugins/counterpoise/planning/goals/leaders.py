@@ -4,7 +4,7 @@ leaders: replicas are reordered and leaders elected. demote-brokers: the named b
 they lead, and keep their replicas, last.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -39,21 +39,15 @@ class DemoteBrokers(Leaders):
     name: ClassVar[Goal] = Goal.DEMOTE_BROKERS
     evens_bytes_in_of_leaders: ClassVar[bool] = False
     copy_reason: ClassVar[MoveReason | None] = MoveReason.DEMOTE
+    others_may: ClassVar[str] = "lead instead"
 
-    def check_brokers(self, dead: Sequence[int], alive: Sequence[int], live: Set[int]) -> None:
+    def check_brokers(self, dead: Sequence[int], alive: Sequence[int]) -> None:
         if dead:
             raise InputError(
                 f"{brokers_are(dead)} fenced (not live) and "
                 f"{verb(len(dead), 'leads', 'lead')} nothing; name live brokers only. Goal leaders "
                 "puts live brokers first where a fenced one is first"
             )
-        if live <= set(alive):
-            raise InputError(
-                "goal demote-brokers names every live broker, so none is left to lead; name fewer"
-            )
-
-    def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
-        return "" if others else "no live broker that may lead instead"
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         roles = super().roles(cluster, named)

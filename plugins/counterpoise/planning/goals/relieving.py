@@ -21,7 +21,7 @@ replicas are in them; a cluster document does not.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, NamedTuple
 
@@ -47,9 +47,6 @@ class Relief(PlanningGoal):
     name: ClassVar[Goal] = Goal.RELIEF
     copy_reason: ClassVar[MoveReason | None] = MoveReason.RELIEF
     keeps_order: ClassVar[bool] = True
-
-    def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
-        return "" if len(in_scope) > 1 else "no second live broker that may receive replicas"
 
     def left_to_repair(self, cluster: ClusterArrays, request: PlanRequest) -> Flags:
         return cluster.is_on_dead

@@ -10,13 +10,11 @@ Limits: partitions that move, have no leader or a replica on another dead broker
 and are named.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
-from counterpoise.errors import InputError
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.plan import MoveReason
 from counterpoise.model.racks import pairs_in_racks
@@ -26,6 +24,7 @@ from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.goals.emptying import DrainingGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.planning_result import PlanningResult
+from counterpoise.planning.request_checks import refuse_pairs
 from counterpoise.units import format_bytes
 
 
@@ -33,14 +32,6 @@ class ReplaceBrokers(DrainingGoal):
     name: ClassVar[Goal] = Goal.REPLACE_BROKERS
     copy_reason: ClassVar[MoveReason | None] = MoveReason.REPLACE
     keeps_order: ClassVar[bool] = True
-
-    def check(self, request: PlanRequest) -> None:
-        mentions = Counter(request.new_broker_ids)
-        twice = [broker_id for broker_id, count in mentions.items() if count > 1]
-        both = sorted(set(request.broker_ids) & set(request.new_broker_ids))
-        complaints = [f"broker {one} replaces several; give each one of its own" for one in twice]
-        complaints += [f"broker {one} is old and new; plan one step at a time" for one in both]
-        _refuse(request, complaints)
 
     def within(self, roles: Roles, part: ClusterArrays, brokers: Flags) -> Roles:
         """Return the roles of the whole cluster: a new broker of another set is refused."""
@@ -54,7 +45,7 @@ class ReplaceBrokers(DrainingGoal):
 
     def refuse_impossible(self, result: PlanningResult) -> None:
         """Raise InputError with all that speaks against the pairs."""
-        _refuse(result.request, list(_complaints(result)))
+        refuse_pairs(result.request, [*_complaints(result)])
 
     def place_part(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         _replace(placement, request, self.may_drain(placement.cluster))
@@ -76,13 +67,6 @@ class ReplaceBrokers(DrainingGoal):
         led_outside = "led by a broker out of scope, and would get another leader; widen the scope"
         left = result.list_undone(is_concerned, (cluster.may_change, led_outside))
         return "; ".join(filter(None, (left, result.list_non_empty())))
-
-
-def _refuse(request: PlanRequest, complaints: Sequence[str]) -> None:
-    if complaints:
-        pairs = zip(request.broker_ids, request.new_broker_ids, strict=True)
-        given = ",".join(f"{old}={new}" for old, new in pairs)
-        raise InputError(f"--brokers {given}: {'; '.join(complaints)}")
 
 
 def _replace(placement: Placement, request: PlanRequest, is_movable: Flags) -> None:

@@ -5,7 +5,6 @@ broker to copy from. Where no broker may receive a replica (each has one, is out
 room) a partition stays short of the factor; a warning names it.
 """
 
-from collections.abc import Set
 from typing import ClassVar
 
 import numpy as np
@@ -33,19 +32,7 @@ class ReplicationFactor(PlanningGoal):
     name: ClassVar[Goal] = Goal.REPLICATION_FACTOR
     elects: ClassVar[bool] = False
     copy_reason: ClassVar[MoveReason | None] = MoveReason.REPLICATION_FACTOR
-
-    def check(self, request: PlanRequest) -> None:
-        factor = request.replication_factor or 0
-        if factor < 1:
-            raise InputError(f"--replication-factor {factor}: a partition needs 1 replica or more")
-        if not request.scope.topics:
-            raise InputError(
-                "goal replication-factor needs the topics; name them, like --topics 'orders-*', or "
-                "--topics '*' for all"
-            )
-
-    def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
-        return "" if in_scope else "no live broker that may get or lose replicas"
+    others_may: ClassVar[str] = "get or lose replicas"
 
     def left_to_repair(self, cluster: ClusterArrays, request: PlanRequest) -> Flags:
         gets_copies = cluster.replica_counts < (request.replication_factor or 0)
@@ -98,13 +85,12 @@ def _not_resized(result: PlanningResult) -> str:
 
 
 def _refuse_below_min_insync(result: PlanningResult, factor: int) -> None:
-    cluster, request = result.cluster, result.request
-    topics = request.scope.topics_in(cluster.topic_names, request.policy)
-    min_insync = zip(cluster.topic_names, cluster.min_insync_replicas.tolist(), strict=True)
+    cluster = result.cluster
+    is_planned = cluster.is_requested & ~cluster.is_excluded
+    topics = np.unique(cluster.topic_numbers[is_planned])
     too_high = [
-        f"{topic} ({replicas})"
-        for topic, replicas in min_insync
-        if topic in topics and replicas > factor
+        f"{cluster.topic_names[topic]} ({cluster.min_insync_replicas[topic]})"
+        for topic in topics[cluster.min_insync_replicas[topics] > factor].tolist()
     ]
     if too_high:
         raise InputError(
