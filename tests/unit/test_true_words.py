@@ -119,6 +119,24 @@ def test_a_broker_with_topics_that_the_request_excludes_stays_non_empty() -> Non
     assert again.is_empty and words in again.reason
 
 
+def test_what_a_goal_leaves_is_named_once() -> None:
+    snapshot = cluster("a-0: 1\na-1: 1 @none\na-2: 1 +2\nb-0: 1 +2", racks="1 2 3")
+    scope = Scope(topics=("a",))
+    request = PlanRequest(Goal.REPLICATION_FACTOR, scope=scope, replication_factor=3)
+    words = "\n".join(make_plan(snapshot, request).warnings)
+    assert "1 partition (a-1) is without a leader to copy from" in words
+    assert "1 partition (a-2) is under reassignment" in words
+    assert "1 other partition is being reassigned already and left alone: b-0" in words
+    assert "no leader; bring" not in words
+
+
+def test_what_a_budget_leaves_has_a_broker_to_go_to() -> None:
+    snapshot = cluster("a-0: 1 3 size=10\na-1: 1 3 size=50", racks="1 2 !3")
+    plan = make_plan(snapshot, PlanRequest(Goal.REPAIR, budget=Budget(max_bytes=20)))
+    assert len(plan.moves) == 1 and plan.deferred.partitions == 1
+    assert not any("without a broker to go to" in warning for warning in plan.warnings)
+
+
 def test_msk_takes_its_canaries_off_itself_and_removes_one_broker_of_each_zone() -> None:
     picture = "__amazon_msk_canary-0: 1 2 3 4 5 6\norders-0: 4 2 3\norders-1: 1 5 6"
     snapshot = cluster(picture, racks="1=a 2=b 3=c 4=a 5=b 6=c")

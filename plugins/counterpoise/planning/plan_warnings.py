@@ -55,7 +55,7 @@ def notes_of(result: PlanningResult) -> tuple[str, ...]:
 
 def _under_reassignment(result: PlanningResult) -> str:
     sentence = "{is} being reassigned already and left alone"
-    return result.name_partitions(result.cluster.is_moving, sentence)
+    return result.name_others(result.cluster.is_moving, sentence)
 
 
 def _without_leader(result: PlanningResult) -> str:
@@ -66,7 +66,7 @@ def _without_leader(result: PlanningResult) -> str:
             "leader; take a new snapshot, or give the leaders in the cluster document"
         )
     sentence = "{has} no leader; bring one of {their} brokers back"
-    return result.name_partitions(cluster.is_leaderless, sentence)
+    return result.name_others(cluster.is_leaderless, sentence)
 
 
 def _excluded(result: PlanningResult) -> str:
@@ -748,6 +748,8 @@ def _full_brokers(result: PlanningResult) -> str:
 
 
 WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
+    lambda result: result.goal.undone(result),
+    PlanningResult.list_non_empty,
     _under_reassignment,
     _without_leader,
     _nothing_repaired,
@@ -772,7 +774,6 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _leaders_outside,
     _min_insync_is_all,
     _goal_not_reached,
-    lambda result: result.goal.undone(result),
     _unknown_brokers,
     _brokers_without_topics,
     _topics_outside_sets,

@@ -13,7 +13,7 @@ The planner asks a goal in this order; what a goal does not say itself stands he
     place                              replicas move; only a goal worth nothing half done is refused
     may_change_leader                  leaders are then chosen for all goals in the same way
     copies, lower_bound                the least that has to be copied (`goals/lower_bounds.py`)
-    reason, undone                     why nothing moves, and what is left undone
+    done, unreached, undone            why nothing moves, and what is left undone
 
 The result is that of the whole cluster, with a part for each broker set:
 
@@ -175,7 +175,17 @@ class PlanningGoal:
 
     def reason(self, result: "PlanningResult") -> str:
         """Return one sentence that says why nothing moves, and what would help."""
+        undone = [*filter(None, (self.undone(result), result.list_left_to_repair()))]
+        sentence = f"cannot, because {'; '.join(undone)}" if undone else self.done(result)
+        return "; ".join(filter(None, (sentence, result.list_non_empty())))
+
+    def done(self, result: "PlanningResult") -> str:
+        """Return the sentence for a plan without moves that leaves nothing undone."""
         raise NotImplementedError
+
+    def unreached(self, result: "PlanningResult") -> Flags:
+        """Return the partitions for which the goal is not reached, if no budget is the reason."""
+        return np.zeros(result.cluster.partition_count, dtype=np.bool_)
 
     def undone(self, result: "PlanningResult") -> str:
         """Return a warning of what a plan for the goal leaves undone; "" when nothing."""
@@ -394,7 +404,7 @@ class PlanningResult:
         """Return a list of some brokers for a sentence: how many, and the first few ids."""
         return list_brokers(self.cluster.broker_ids[positions].tolist())
 
-    def name_partitions(self, is_concerned: Flags, sentence: str) -> str:
+    def name_partitions(self, is_concerned: Flags, sentence: str, noun: str = "partition") -> str:
         """Return a sentence that names the first few partitions; "" when there are none.
 
         It goes on after the noun: "{has} no leader" as in "2 partitions have no leader: a-0, a-1".
@@ -402,14 +412,26 @@ class PlanningResult:
         partitions = np.flatnonzero(is_concerned)
         if not len(partitions):
             return ""
-        sentence = agree(len(partitions), f"{pluralize(len(partitions), 'partition')} {sentence}")
+        sentence = agree(len(partitions), f"{pluralize(len(partitions), noun)} {sentence}")
         return f"{sentence}: {self.cluster.names(partitions)}"
 
-    def list_undone(self, is_concerned: Flags, *kinds: tuple[Flags, str]) -> str:
-        """Return which of the partitions concerned are left and why; "" for none.
+    def name_others(self, is_concerned: Flags, sentence: str) -> str:
+        """Return such a sentence of partitions that are not named as undone."""
+        is_other = is_concerned & ~self.unreached
+        noun = "partition" if (is_other == is_concerned).all() else "other partition"
+        return self.name_partitions(is_other, sentence, noun)
+
+    @cached_property
+    def unreached(self) -> Flags:
+        """Return the partitions for which the goal is not reached, though no budget stops it."""
+        return self.goal.unreached(self) & (not self.deferred.partitions)
+
+    def list_undone(self, *kinds: tuple[Flags, str]) -> str:
+        """Return for which partitions the goal is not reached and why; "" for none.
 
         That is where they move or have no leader, and for each other kind that has any.
         """
+        is_concerned = self.unreached
         is_moving, is_leaderless = self.cluster.is_moving, self.cluster.is_leaderless
         sentences = [
             self._is_left(is_concerned & is_moving, _IS_MOVING),
@@ -434,7 +456,9 @@ class PlanningResult:
         )
 
     def list_non_empty(self) -> str:
-        """Return excluded partitions that keep a replica on a broker that is to be emptied."""
+        """Return excluded partitions that keep a replica on a broker that is to be taken away."""
+        if not KINDS[self.goal.name].empties:
+            return ""
         cluster = self.cluster
         is_own = np.isin(cluster.topic_names, list(self.request.own_topics))[cluster.topic_numbers]
         stays = (self.after.count_on(self.roles.leaving) > 0) & cluster.is_excluded & ~is_own

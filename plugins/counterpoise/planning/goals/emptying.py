@@ -38,6 +38,7 @@ class DrainingGoal(PlanningGoal):
 
     elects: ClassVar[bool] = False
     others_may: ClassVar[str] = "take the replicas"
+    unplaced_because: ClassVar[str] = HAS_NO_DESTINATION
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         staying = cluster.is_live & ~named
@@ -78,6 +79,20 @@ class DrainingGoal(PlanningGoal):
             if place_best(placement, choice, find_band, roles.destinations):
                 return
         drain(placement, roles, request.policy, is_movable)
+
+    def unreached(self, result: PlanningResult) -> Flags:
+        """Return partitions that keep a replica on a broker that is to be emptied."""
+        is_on_leaving = result.after.count_on(result.roles.leaving) > 0
+        is_other_reason = result.cluster.is_excluded | result.cluster.is_left_to_repair
+        return np.asarray(is_on_leaving & ~is_other_reason)
+
+    def undone(self, result: PlanningResult) -> str:
+        return result.list_undone((result.cluster.may_change, self.unplaced_because))
+
+    def done(self, result: PlanningResult) -> str:
+        broker_ids = sorted(result.request.broker_ids)
+        brokers = name_brokers(broker_ids) if broker_ids else "a broker that is dead"
+        return f"already done: no replica is on {brokers}{result.in_scope}"
 
     def copies(self, result: PlanningResult) -> Ints:
         leaving = result.before.count_on(result.roles.leaving)
@@ -128,17 +143,11 @@ class RemoveBrokers(DrainingGoal):
             "(retention), or raise disk_limit_percent"
         )
 
-    def undone(self, result: PlanningResult) -> str:
-        return result.list_non_empty()
-
-    def reason(self, result: PlanningResult) -> str:
-        if sentence := result.list_left_to_repair():
-            return f"cannot, because {sentence}"
-        done = (
+    def done(self, result: PlanningResult) -> str:
+        return (
             f"already done: no replica is left on these brokers{result.in_scope}, and "
             f"leaders are as even as they can be ({result.leaders_per_broker})"
         )
-        return "; ".join(filter(None, (done, result.list_non_empty())))
 
 
 class Repair(DrainingGoal):
@@ -178,22 +187,11 @@ class Repair(DrainingGoal):
             is_movable = is_movable & ~is_half_done
             placement.reset_to(before.copy())
 
-    def reason(self, result: PlanningResult) -> str:
-        if sentences := list(filter(None, (self.undone(result), result.list_left_to_repair()))):
-            return f"cannot, because {'; '.join(sentences)}"
+    def done(self, result: PlanningResult) -> str:
         if result.cluster.is_live.all():
             done = f"already done: no broker is dead, all {result.cluster.broker_count} are live"
             return "; ".join(filter(None, (done, _lost_log_dirs(result))))
-        broker_ids = sorted(result.request.broker_ids)
-        brokers = name_brokers(broker_ids) if broker_ids else "a broker that is dead"
-        return f"already done: no replica is on {brokers}{result.in_scope}"
-
-    def undone(self, result: PlanningResult) -> str:
-        """Return partitions in scope that keep a replica on a dead broker of the goal."""
-        cluster = result.cluster
-        is_concerned = (result.after.count_on(result.roles.leaving) > 0) & ~cluster.is_excluded
-        is_concerned &= ~cluster.is_left_to_repair  # that is a warning of its own
-        return result.list_undone(is_concerned, (cluster.may_change, HAS_NO_DESTINATION))
+        return super().done(result)
 
 
 def _lost_log_dirs(result: PlanningResult) -> str:

@@ -32,6 +32,9 @@ class ReplaceBrokers(DrainingGoal):
     name: ClassVar[Goal] = Goal.REPLACE_BROKERS
     copy_reason: ClassVar[MoveReason | None] = MoveReason.REPLACE
     keeps_order: ClassVar[bool] = True
+    unplaced_because: ClassVar[str] = (
+        "led by a broker out of scope, and would get another leader; widen the scope"
+    )
 
     def within(self, roles: Roles, part: ClusterArrays, brokers: Flags) -> Roles:
         """Return the roles of the whole cluster: a new broker of another set is refused."""
@@ -53,20 +56,6 @@ class ReplaceBrokers(DrainingGoal):
     def copies(self, result: PlanningResult) -> Ints:
         leaving = result.before.count_on(result.roles.leaving)
         return np.where(self.may_drain(result.cluster), leaving, 0)
-
-    def reason(self, result: PlanningResult) -> str:
-        if sentences := list(filter(None, (self.undone(result), result.list_left_to_repair()))):
-            return f"cannot, because {'; '.join(sentences)}"
-        brokers = name_brokers(sorted(result.request.broker_ids))
-        return f"already done: no replica is on {brokers}{result.in_scope}"
-
-    def undone(self, result: PlanningResult) -> str:
-        """Return the partitions that keep the id of an old broker."""
-        cluster = result.cluster
-        is_concerned = result.after.count_on(result.roles.leaving) > 0
-        led_outside = "led by a broker out of scope, and would get another leader; widen the scope"
-        left = result.list_undone(is_concerned, (cluster.may_change, led_outside))
-        return "; ".join(filter(None, (left, result.list_non_empty())))
 
 
 def _replace(placement: Placement, request: PlanRequest, is_movable: Flags) -> None:

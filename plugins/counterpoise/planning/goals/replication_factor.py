@@ -60,28 +60,24 @@ class ReplicationFactor(PlanningGoal):
         missing = np.minimum(np.maximum(0, factor - counts), result.free_destinations)
         return np.where(result.cluster.may_change, missing, 0)
 
-    def reason(self, result: PlanningResult) -> str:
-        sentences = list(filter(None, (_not_resized(result), result.list_left_to_repair())))
-        if sentences:
-            return f"cannot, because {'; '.join(sentences)}"
+    def done(self, result: PlanningResult) -> str:
         replicas = pluralize(result.request.replication_factor or 0, "replica")
         may_change = int(result.cluster.may_change.sum())
         return f"already done: each of the {may_change} partitions that may change has {replicas}"
 
+    def unreached(self, result: PlanningResult) -> Flags:
+        """Return partitions in scope that do not have the wanted number of replicas."""
+        cluster, factor = result.cluster, result.request.replication_factor or 0
+        is_left = result.after.replica_counts != factor
+        return np.asarray(is_left & ~cluster.is_excluded & ~cluster.is_left_to_repair)
+
     def undone(self, result: PlanningResult) -> str:
-        return "" if result.deferred.partitions else _not_resized(result)
-
-
-def _not_resized(result: PlanningResult) -> str:
-    """Return partitions in scope that do not have the wanted number of replicas."""
-    cluster, counts = result.cluster, result.after.replica_counts
-    factor = result.request.replication_factor or 0
-    is_left = (counts != factor) & ~cluster.is_excluded & ~cluster.is_left_to_repair
-    return result.list_undone(
-        is_left,
-        (cluster.may_change & (counts < factor), HAS_NO_DESTINATION),
-        (cluster.may_change & (counts > factor), _HAS_TOO_FEW_IN_SCOPE),
-    )
+        counts, factor = result.after.replica_counts, result.request.replication_factor or 0
+        may_change = result.cluster.may_change
+        return result.list_undone(
+            (may_change & (counts < factor), HAS_NO_DESTINATION),
+            (may_change & (counts > factor), _HAS_TOO_FEW_IN_SCOPE),
+        )
 
 
 def _refuse_below_min_insync(result: PlanningResult, factor: int) -> None:
