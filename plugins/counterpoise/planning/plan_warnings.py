@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from counterpoise.model.columns import NOBODY, Ints
+from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import by_disk
@@ -368,13 +368,15 @@ def _uneven_at_best(result: PlanningResult) -> str:
     best, ideal, sharing = result.best_counts, result.ideal_counts, result.roles.sharing
     if not result.goal.evens_replicas or not sharing.any():
         return ""
+    replicas = f"replicas {result.per_broker} cannot"
     left_alone = int((~result.cluster.may_change).sum())
     if left_alone and result.is_less_even(best, ideal):
-        partitions = pluralize(left_alone, "partition", "partitions")
+        ranges = as_range(best[sharing]), as_range(ideal[sharing])
+        be_even = "be more even than {}, where {} would be possible".format(*ranges)
         return (
-            f"replicas per broker cannot be more even than {as_range(best[sharing])}, where "
-            f"{as_range(ideal[sharing])} would be possible: {partitions} must be left alone; "
-            "exclude fewer topics, bring dead brokers back, or wait until reassignments are done"
+            f"{replicas} {be_even if result.has_equal_shares else 'follow the shares'}: "
+            f"{pluralize(left_alone, 'partition')} must be left alone; exclude fewer topics, bring "
+            "dead brokers back, or wait until reassignments are done"
         )
     spread, reached = int(np.ptp(ideal[sharing])), int(np.ptp(result.after.counts[sharing]))
     is_cut = bool(result.deferred.partitions) and result.is_to_leave.any()
@@ -389,34 +391,65 @@ def _uneven_at_best(result: PlanningResult) -> str:
             "each broker set holds the replicas of its own topics; more brokers in the set that "
             "holds most would help"
         )
-    return f"replicas per broker cannot be more even than {as_range(ideal[sharing])}: {why}"
+    best_range = as_range(ideal[sharing])
+    return f"{replicas} be more even than {best_range}: {why}"
 
 
-def _counts_not_reached(result: PlanningResult) -> str:
-    counts, best = result.after.counts, result.best_counts
+def _left_by_budget(result: PlanningResult) -> str:
+    """Return all that is uneven since the budget leaves it for a later plan."""
+    uneven = [what(result) for what in (_counts_uneven, _led, _bytes_outside, _traffic_outside)]
+    words = "; ".join(filter(None, uneven))
+    return f"{words}: {_LEFT_BY_BUDGET}" if words and _is_cut(result) else ""
+
+
+def _is_cut(result: PlanningResult) -> bool:
+    """Return whether a budget keeps the plan from what evens the cluster out."""
+    return bool(result.deferred.partitions) and result.goal.evens_replicas
+
+
+def _counts_uneven(result: PlanningResult) -> str:
+    counts, best, sharing = result.after.counts, result.best_counts, result.roles.sharing
     if not result.goal.evens_replicas or not result.is_less_even(counts, best):
         return ""
     if result.deferred.partitions and result.is_to_leave.any():  # shares are those of the end
         return ""
-    sharing = result.roles.sharing
     if result.is_less_even(result.ideal_counts, best):  # that is only with racks as they are
         best = result.ideal_counts
-    what = f"replicas per broker will be {as_range(counts[sharing])}; {as_range(best[sharing])}"
-    if result.deferred.partitions:
-        return f"{what} is possible: {_LEFT_BY_BUDGET}"
+    if not result.has_equal_shares:
+        farthest = int(np.where(sharing, np.abs(counts - best), -1).argmax())
+        return (
+            f"replicas {result.per_broker} will not follow the shares: broker "
+            f"{result.cluster.broker_ids[farthest]} will hold {counts[farthest]}, where "
+            f"{best[farthest]} is possible"
+        )
+    return (
+        f"replicas {result.per_broker} will be {as_range(counts[sharing])}; "
+        f"{as_range(best[sharing])} is possible"
+    )
+
+
+def _counts_not_reached(result: PlanningResult) -> str:
+    what = _counts_uneven(result)
+    if not what or _is_cut(result):
+        return ""
     limits = f"{_limits_that_bind(result)}{result.or_rebalance}"
-    return f"{what} is possible, but not by the moves this goal allows{limits}"
+    return f"{what}, but not by the moves this goal allows{limits}"
 
 
-def _bytes_outside_band(result: PlanningResult) -> str:
+def _bytes_outside(result: PlanningResult) -> str:
     if not result.goal.evens_replicas or not len(result.out_of_band):
         return ""
     brokers = result.list_brokers(result.out_of_band)
     percent = result.request.policy.bytes_tolerance_percent
-    return (
-        f"{brokers} will hold bytes more than {percent} % away from the fair share; "
-        + _why_outside(result, result.out_of_band, result.cluster.size_bytes, result.band)
-    )
+    return f"{brokers} will hold bytes more than {percent} % away from the fair share"
+
+
+def _bytes_outside_band(result: PlanningResult) -> str:
+    what = _bytes_outside(result)
+    if not what or _is_cut(result):
+        return ""
+    sizes = result.cluster.size_bytes
+    return f"{what}; {_why_outside(result, result.out_of_band, sizes, result.band)}"
 
 
 def _why_outside(result: PlanningResult, outside: Ints, weights: Ints, band: ByteBand) -> str:
@@ -425,8 +458,6 @@ def _why_outside(result: PlanningResult, outside: Ints, weights: Ints, band: Byt
     Only what is proven is called the best there is.
     """
     cluster, after = result.cluster, result.after
-    if result.deferred.partitions:
-        return _LEFT_BY_BUDGET
     fixed = cluster.load(np.where(cluster.may_change[:, None], NOBODY, after.replicas), weights)
     has_fixed = (fixed > band.highest)[outside]
     is_giant = weights[:, None] > np.append(band.highest, UNBOUNDED)[after.replicas]
@@ -464,18 +495,33 @@ def _why_no_better(result: PlanningResult, *, is_bytes: bool) -> str:
     return f"{how}{within}{result.or_rebalance}"
 
 
+def _limited(result: PlanningResult) -> dict[str, Flags]:
+    """Return, by the name of a limit, the brokers that can get no more because of it."""
+    after, cluster, roles = result.after, result.cluster, result.roles
+    is_full = after.room < int(cluster.size_bytes.max(initial=0))
+    return {
+        "max_replicas_per_broker": roles.destinations & (after.counts >= cluster.max_counts),
+        "no_new_replicas_on": roles.sharing & cluster.takes_none,
+        "disk_limit_percent": roles.destinations & is_full,
+    }
+
+
+def _kept_from_more(result: PlanningResult, limit: str) -> Ints:
+    """Return positions of the brokers that a limit keeps from their share."""
+    after, is_resized = result.after, result.request.goal is Goal.REPLICATION_FACTOR
+    has_few = (after.counts < result.best_counts) | (after.bytes_held < result.band.lowest)
+    return np.flatnonzero(_limited(result)[limit] & (has_few | is_resized))
+
+
 def _limits_that_bind(result: PlanningResult) -> str:
     """Return ` within broker_sets, ...`: all that keeps brokers from getting replicas."""
-    cluster, counts, sharing = result.cluster, result.after.counts, result.roles.sharing
-    receiving = result.roles.destinations
     left_out, scope = result.left_out, result.request.scope
-    is_partial = bool(left_out and left_out.partition_count) or bool(cluster.is_excluded.any())
-    is_full = result.after.room < int(cluster.size_bytes.max(initial=0))
+    is_partial = bool(left_out and left_out.partition_count) or bool(
+        result.cluster.is_excluded.any()
+    )
     limits = {
         "broker_sets": result.has_sets,
-        "max_replicas_per_broker": (receiving & (counts >= cluster.max_counts)).any(),
-        "no_new_replicas_on": (sharing & cluster.takes_none).any(),
-        "disk_limit_percent": (receiving & is_full).any(),
+        **{name: brokers.any() for name, brokers in _limited(result).items()},
         "the topics of the plan": is_partial,
         "the brokers of the plan": bool(scope.broker_ids or scope.excluded_broker_ids),
     }
@@ -514,30 +560,29 @@ def _traffic_unknown(result: PlanningResult) -> str:
     )
 
 
-def _traffic_outside_band(result: PlanningResult) -> str:
-    """Return a warning of brokers that take in too much or too little."""
+def _traffic_outside(result: PlanningResult) -> str:
     if not result.evens_traffic or not len(result.out_of_traffic_band):
         return ""
     percent = result.request.policy.bytes_in_tolerance_percent
     brokers = result.list_brokers(result.out_of_traffic_band)
     return (
         f"{brokers} will take in (as leader and as follower) more than {percent} % away from "
-        "the fair share; "
-        + _why_outside(
-            result, result.out_of_traffic_band, result.cluster.bytes_in, result.traffic_band
-        )
+        "the fair share"
     )
+
+
+def _traffic_outside_band(result: PlanningResult) -> str:
+    """Return a warning of brokers that take in too much or too little."""
+    what, outside = _traffic_outside(result), result.out_of_traffic_band
+    if not what or _is_cut(result):
+        return ""
+    rates = result.cluster.bytes_in
+    return f"{what}; {_why_outside(result, outside, rates, result.traffic_band)}"
 
 
 def _full_disks(result: PlanningResult) -> str:
     """Return a warning of brokers that would get more if their fullest log dir allowed it."""
-    after = result.after
-    has_few_replicas = after.counts < result.best_counts
-    has_few_bytes = after.bytes_held < result.band.lowest
-    is_resized = result.request.goal is Goal.REPLICATION_FACTOR
-    is_lacking = has_few_replicas | has_few_bytes | is_resized
-    is_full = after.room < int(result.cluster.size_bytes.max(initial=0))
-    full = np.flatnonzero(result.roles.destinations & is_lacking & is_full)
+    full = _kept_from_more(result, "disk_limit_percent")
     if result.goal.keeps_order or not len(full):
         return ""
     percent = result.request.policy.disk_limit_percent
@@ -570,7 +615,8 @@ def _cordoned_log_dirs(result: PlanningResult) -> str:
     return "; ".join(sentences)
 
 
-def _leaders_uneven(result: PlanningResult) -> str:
+def _led(result: PlanningResult) -> str:
+    """Return how many partitions brokers lead, where that is uneven."""
     counts = result.leader_counts[result.roles.leading]
     if result.goal.keeps_order or np.ptp(counts) <= 1:
         return ""
@@ -578,7 +624,13 @@ def _leaders_uneven(result: PlanningResult) -> str:
     idle = ""
     if idle_count:
         idle = f"; {pluralize(idle_count, 'broker leads', 'brokers lead')} nothing"
-    what = f"leaders per broker will be {as_range(counts)}{idle}"
+    return f"leaders {result.per_broker} will be {as_range(counts)}{idle}"
+
+
+def _leaders_uneven(result: PlanningResult) -> str:
+    what = _led(result)
+    if not what or _is_cut(result):
+        return ""
     preferred = result.assignment.replicas[:, 0]
     elected = result.cluster.leader_load(preferred)[result.roles.leading]
     if not result.goal.elects and np.ptp(elected) <= 1:
@@ -593,8 +645,10 @@ def _why_leaders_stay(result: PlanningResult) -> str:
     is_partial = bool(result.left_out and result.left_out.partition_count)
     is_partial |= has_brokers or not cluster.is_requested.all()
     could = _could_lead_more_evenly(result)
-    if result.deferred.partitions or (could and is_partial):
-        return "scope and budget of the request allow no better"
+    if result.deferred.partitions:
+        return _LEFT_BY_BUDGET
+    if could and is_partial:
+        return "the scope of the request allows no better"
     if not could:
         return f"the replica sets allow no better{result.or_rebalance}"
     if result.request.goal is Goal.DEMOTE_BROKERS:
@@ -699,9 +753,7 @@ def _topics_outside_sets(result: PlanningResult) -> str:
 
 def _no_new_replicas(result: PlanningResult) -> str:
     """Return a warning of brokers that a constraint keeps from getting replicas."""
-    may_get_none = result.roles.sharing & result.cluster.takes_none
-    is_below = result.after.counts < result.best_counts
-    closed = np.flatnonzero(may_get_none & is_below)
+    closed = _kept_from_more(result, "no_new_replicas_on")
     if not result.goal.moves_replicas or not len(closed):
         return ""
     return (
@@ -764,6 +816,7 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _racks_not_repaired,
     _racks_lost,
     _uneven_at_best,
+    _left_by_budget,
     _counts_not_reached,
     _bytes_outside_band,
     _traffic_unknown,

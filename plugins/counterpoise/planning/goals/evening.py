@@ -259,7 +259,7 @@ class EveningGoal(PlanningGoal):
     def reason(self, result: PlanningResult) -> str:
         counts = result.after.counts
         replicas = as_range(counts[result.roles.sharing])
-        facts = f"leaders {result.leaders_per_broker} and replicas {replicas} per broker"
+        facts = f"leaders {result.leaders_per_broker} and replicas {replicas} {result.per_broker}"
         if not result.is_less_even(counts, result.ideal_counts) and not len(result.out_of_band):
             percent = result.request.policy.bytes_tolerance_percent
             balanced = f"already balanced: {facts}, bytes within {percent} % of the fair share"
