@@ -6,7 +6,8 @@
 A warning asks for attention: something is wrong, unknown, or not reached. A note tells what healthy
 clusters have too, or what the request asked for. Each is a small function from a result to a
 sentence, "" where it does not apply; `WARNINGS` and `NOTES` have all of them, in the order in which
-they are shown.
+they are shown. What stays uneven comes last: each of `_MEASURES` finds it, and says what keeps it
+so.
 """
 
 from collections import Counter
@@ -38,9 +39,9 @@ def warnings_of(result: PlanningResult) -> tuple[str, ...]:
 
     An imported plan is as somebody wanted it: nothing is said of what it reaches.
     """
-    is_imported = result.request.goal is Goal.IMPORTED
-    warnings = (_offline_log_dirs, _without_topic_ids) if is_imported else WARNINGS
-    return tuple(filter(None, (warning(result) for warning in warnings)))
+    if result.request.goal is Goal.IMPORTED:
+        return tuple(filter(None, (_offline_log_dirs(result), _without_topic_ids(result))))
+    return tuple(filter(None, (*(warning(result) for warning in WARNINGS), *_unevenness(result))))
 
 
 def notes_of(result: PlanningResult) -> tuple[str, ...]:
@@ -395,16 +396,14 @@ def _uneven_at_best(result: PlanningResult) -> str:
     return f"{replicas} be more even than {best_range}: {why}"
 
 
-def _left_by_budget(result: PlanningResult) -> str:
-    """Return all that is uneven since the budget leaves it for a later plan."""
-    uneven = [what(result) for what in (_counts_uneven, _led, _bytes_outside, _traffic_outside)]
-    words = "; ".join(filter(None, uneven))
-    return f"{words}: {_LEFT_BY_BUDGET}" if words and _is_cut(result) else ""
-
-
-def _is_cut(result: PlanningResult) -> bool:
-    """Return whether a budget keeps the plan from what evens the cluster out."""
-    return bool(result.deferred.partitions) and result.goal.evens_replicas
+def _unevenness(result: PlanningResult) -> list[str]:
+    """Return what stays uneven, each with what keeps it so; all that a budget leaves is one
+    warning.
+    """
+    uneven = [(what, why) for find, why in _MEASURES if (what := find(result))]
+    if uneven and result.deferred.partitions and result.goal.evens_replicas:
+        return [f"{'; '.join(what for what, _ in uneven)}: {_LEFT_BY_BUDGET}"]
+    return [f"{what}{why(result)}" for what, why in uneven]
 
 
 def _counts_uneven(result: PlanningResult) -> str:
@@ -428,12 +427,10 @@ def _counts_uneven(result: PlanningResult) -> str:
     )
 
 
-def _counts_not_reached(result: PlanningResult) -> str:
-    what = _counts_uneven(result)
-    if not what or _is_cut(result):
-        return ""
-    limits = f"{_limits_that_bind(result)}{result.or_rebalance}"
-    return f"{what}, but not by the moves this goal allows{limits}"
+def _why_counts(result: PlanningResult) -> str:
+    return (
+        f", but not by the moves this goal allows{_limits_that_bind(result)}{result.or_rebalance}"
+    )
 
 
 def _bytes_outside(result: PlanningResult) -> str:
@@ -444,18 +441,14 @@ def _bytes_outside(result: PlanningResult) -> str:
     return f"{brokers} will hold bytes more than {percent} % away from the fair share"
 
 
-def _bytes_outside_band(result: PlanningResult) -> str:
-    what = _bytes_outside(result)
-    if not what or _is_cut(result):
-        return ""
-    sizes = result.cluster.size_bytes
-    return f"{what}; {_why_outside(result, result.out_of_band, sizes, result.band)}"
+def _why_bytes(result: PlanningResult) -> str:
+    return _why_outside(result, result.out_of_band, result.cluster.size_bytes, result.band)
 
 
 def _why_outside(result: PlanningResult, outside: Ints, weights: Ints, band: ByteBand) -> str:
     """Return which reasons bind: brokers are `outside` their band of bytes, or of rates.
 
-    Only what is proven is called the best there is.
+    Each begins with a semicolon. Only what is proven is called the best there is.
     """
     cluster, after = result.cluster, result.after
     fixed = cluster.load(np.where(cluster.may_change[:, None], NOBODY, after.replicas), weights)
@@ -480,8 +473,8 @@ def _why_outside(result: PlanningResult, outside: Ints, weights: Ints, band: Byt
     if others.any():
         reasons.append((others, _why_no_better(result, is_bytes=weights is cluster.size_bytes)))
     if len(reasons) == 1:
-        return reasons[0][1]
-    return "; ".join(f"{result.list_brokers(outside[which])}: {why}" for which, why in reasons)
+        return f"; {reasons[0][1]}"
+    return "".join(f"; {result.list_brokers(outside[which])}: {why}" for which, why in reasons)
 
 
 def _why_no_better(result: PlanningResult, *, is_bytes: bool) -> str:
@@ -571,13 +564,9 @@ def _traffic_outside(result: PlanningResult) -> str:
     )
 
 
-def _traffic_outside_band(result: PlanningResult) -> str:
-    """Return a warning of brokers that take in too much or too little."""
-    what, outside = _traffic_outside(result), result.out_of_traffic_band
-    if not what or _is_cut(result):
-        return ""
-    rates = result.cluster.bytes_in
-    return f"{what}; {_why_outside(result, outside, rates, result.traffic_band)}"
+def _why_traffic(result: PlanningResult) -> str:
+    outside, rates = result.out_of_traffic_band, result.cluster.bytes_in
+    return _why_outside(result, outside, rates, result.traffic_band)
 
 
 def _full_disks(result: PlanningResult) -> str:
@@ -627,33 +616,25 @@ def _led(result: PlanningResult) -> str:
     return f"leaders {result.per_broker} will be {as_range(counts)}{idle}"
 
 
-def _leaders_uneven(result: PlanningResult) -> str:
-    what = _led(result)
-    if not what or _is_cut(result):
-        return ""
-    preferred = result.assignment.replicas[:, 0]
-    elected = result.cluster.leader_load(preferred)[result.roles.leading]
-    if not result.goal.elects and np.ptp(elected) <= 1:
-        return f"{what}; {as_range(elected)} once preferred leaders are elected (goal leaders)"
-    return f"{what}: {_why_leaders_stay(result)}"
-
-
-def _why_leaders_stay(result: PlanningResult) -> str:
+def _why_leaders(result: PlanningResult) -> str:
     """Return what keeps leaders from being more even: the first that binds."""
     cluster, scope = result.cluster, result.request.scope
+    elected = cluster.leader_load(result.assignment.replicas[:, 0])[result.roles.leading]
+    if not result.goal.elects and np.ptp(elected) <= 1:
+        return f"; {as_range(elected)} once preferred leaders are elected (goal leaders)"
     has_brokers = bool(scope.broker_ids or scope.excluded_broker_ids)
     is_partial = bool(result.left_out and result.left_out.partition_count)
     is_partial |= has_brokers or not cluster.is_requested.all()
     could = _could_lead_more_evenly(result)
     if result.deferred.partitions:
-        return _LEFT_BY_BUDGET
+        return f": {_LEFT_BY_BUDGET}"
     if could and is_partial:
-        return "the scope of the request allows no better"
+        return ": the scope of the request allows no better"
     if not could:
-        return f"the replica sets allow no better{result.or_rebalance}"
+        return f": the replica sets allow no better{result.or_rebalance}"
     if result.request.goal is Goal.DEMOTE_BROKERS:
-        return "this goal leaves what other brokers lead; goal leaders may do more"
-    return "replicas out of sync, and partitions that are left alone, allow no better"
+        return ": this goal leaves what other brokers lead; goal leaders may do more"
+    return ": replicas out of sync, and partitions that are left alone, allow no better"
 
 
 def _could_lead_more_evenly(result: PlanningResult) -> bool:
@@ -764,39 +745,42 @@ def _no_new_replicas(result: PlanningResult) -> str:
 
 def _full_brokers(result: PlanningResult) -> str:
     """Return a warning of brokers that hold as many replicas as they may, or more."""
-    cluster, counts, best = result.cluster, result.after.counts, result.best_counts
+    cluster, after = result.cluster, result.after
     max_count = result.request.policy.constraints.max_replicas_per_broker
     if max_count is None or not result.goal.moves_replicas:
         return ""
     is_left_alone = ~cluster.may_change[:, None]
-    left_alone = cluster.load(np.where(is_left_alone, result.after.replicas, NOBODY))
+    counts, left_alone = after.counts, cluster.load(np.where(is_left_alone, after.replicas, NOBODY))
     if (others := result.left_out) is not None:
-        counts = counts + others.load(others.replicas)
-        best = best + others.load(others.replicas)
-        left_alone = left_alone + others.load(others.replicas)
-    is_grown = result.after.counts > result.before.counts
-    is_bound = (counts == max_count) & ((best > max_count) | is_grown)
-    above = np.flatnonzero(cluster.is_live & (counts > max_count))
-    bound = np.flatnonzero(result.roles.sharing & is_bound)
-    sentences = []
-    if len(bound):
-        sentences.append(
-            f"{result.list_brokers(bound)} {verb(len(bound), 'holds', 'hold')} {max_count} "
-            "replicas, all that max_replicas_per_broker allows; more brokers in their racks would "
-            "help"
-        )
-    is_held_fast = left_alone[above] > max_count
-    reasons = {
-        "so many are left alone there (topics excluded, under reassignment)": above[is_held_fast],
-        "this goal moves no more of them, or no other broker may have them": above[~is_held_fast],
-    }
-    for reason, brokers in reasons.items():
-        if len(brokers):
-            sentences.append(
-                f"{result.list_brokers(brokers)} {verb(len(brokers), 'keeps', 'keep')} more "
-                f"replicas than max_replicas_per_broker {max_count}: {reason}"
-            )
-    return "; ".join(sentences)
+        beside = others.load(others.replicas)
+        counts, left_alone = counts + beside, left_alone + beside
+    is_above, is_held_fast = cluster.is_live & (counts > max_count), left_alone > max_count
+    is_bound = (counts == max_count) & (after.counts > result.before.counts)
+    is_bound[_kept_from_more(result, "max_replicas_per_broker")] = True
+    more = f"more replicas than max_replicas_per_broker {max_count}"
+    kinds = (
+        (
+            result.roles.sharing & is_bound & ~is_above,
+            ("holds", "hold"),
+            f"{max_count} replicas, all that max_replicas_per_broker allows; more brokers in their "
+            "racks would help",
+        ),
+        (
+            is_above & is_held_fast,
+            ("keeps", "keep"),
+            f"{more}: so many are left alone there (topics excluded, under reassignment)",
+        ),
+        (
+            is_above & ~is_held_fast,
+            ("keeps", "keep"),
+            f"{more}: this goal moves no more of them, or no other broker may have them",
+        ),
+    )
+    return "; ".join(
+        f"{result.list_brokers(np.flatnonzero(are))} {verb(int(are.sum()), *verbs)} {what}"
+        for are, verbs, what in kinds
+        if are.any()
+    )
 
 
 WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
@@ -816,14 +800,9 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _racks_not_repaired,
     _racks_lost,
     _uneven_at_best,
-    _left_by_budget,
-    _counts_not_reached,
-    _bytes_outside_band,
     _traffic_unknown,
-    _traffic_outside_band,
     _full_disks,
     _cordoned_log_dirs,
-    _leaders_uneven,
     _leaders_outside,
     _min_insync_is_all,
     _goal_not_reached,
@@ -832,6 +811,13 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _topics_outside_sets,
     _no_new_replicas,
     _full_brokers,
+)
+
+_MEASURES: Final = (
+    (_counts_uneven, _why_counts),
+    (_led, _why_leaders),
+    (_bytes_outside, _why_bytes),
+    (_traffic_outside, _why_traffic),
 )
 
 NOTES: Final[tuple[Callable[[PlanningResult], str], ...]] = (
