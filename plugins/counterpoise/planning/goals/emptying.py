@@ -247,25 +247,28 @@ def _refuse_stuck_replicas(result: PlanningResult) -> None:
     stuck = (
         (
             is_concerned & cluster.is_excluded,
+            "",
             "the policy excludes their topics; take the topics out of excluded_topics, or leave "
             "them out of this plan too (--exclude-topics)",
         ),
         (
             is_free & cluster.is_moving,
+            " now",
             "a reassignment of theirs is under way; wait until it is done, or cancel it",
         ),
         (
             is_free & cluster.is_leaderless,
+            "",
             "no leader to copy from; bring back a broker that can lead them, or leave their topics "
             "out of this plan (--exclude-topics)",
         ),
     )
-    for is_stuck, why in stuck:
+    for is_stuck, now, why in stuck:
         partitions = np.flatnonzero(is_stuck)
         if len(partitions):
             have = pluralize(len(partitions), "partition has a replica", "partitions have replicas")
             raise RefusedError(
-                f"{_leaving_brokers(result)} cannot be emptied: {have} "
+                f"{_leaving_brokers(result)} cannot be emptied{now}: {have} "
                 f"({cluster.names(partitions)}) there and {why}"
             )
 
