@@ -82,13 +82,24 @@ _NOT_THERE: Final = -2  # unlike NOBODY, so that a gap in a row before is no bro
 
 
 def search(
-    placement: Placement, roles: Roles, policy: BalancePolicy, *, may_copy_for_traffic: bool
+    placement: Placement,
+    roles: Roles,
+    policy: BalancePolicy,
+    *,
+    may_copy_for_traffic: bool,
+    max_steps: int = _MAX_STEPS,
 ) -> None:
     """Move replicas until no move or exchange makes bytes, traffic or copies better.
 
     Without `may_copy_for_traffic`, traffic is evened with replicas that move anyway.
     """
-    searched = Search.of(placement, roles, policy, may_copy_for_traffic=may_copy_for_traffic)
+    searched = Search.of(
+        placement,
+        roles,
+        policy,
+        may_copy_for_traffic=may_copy_for_traffic,
+        max_steps=max_steps,
+    )
     searched.run()
     placement.has_budget_ended |= searched.has_ended_early
     placement.traffic_gains |= searched.gains
@@ -211,6 +222,8 @@ class Search:
     factors: Ints  # replicas per partition
     replica_costs: Ints  # per broker
     max_copied_bytes: int  # in all
+    max_work: int
+    max_steps: int
     changes: list[int]  # of each broker, so far
     # What found nothing between two brokers, with their changes by then: nothing until they change.
     failed: dict[tuple[int, ...], tuple[int, int]] = field(default_factory=dict)
@@ -226,6 +239,8 @@ class Search:
         *,
         may_copy_for_traffic: bool,
         max_copied_bytes: int = UNBOUNDED,
+        max_work: int = MAX_WORK,
+        max_steps: int = _MAX_STEPS,
         may_leave: Flags | None = None,
     ) -> "Search":
         """Return the search; `may_leave` says of each replica whether it may, else all may."""
@@ -255,12 +270,14 @@ class Search:
             factors=placement.replica_counts,
             replica_costs=replica_costs(cluster, roles),
             max_copied_bytes=max_copied_bytes,
+            max_work=max_work,
+            max_steps=max_steps,
             changes=[0] * cluster.broker_count,
         )
 
     @property
     def has_ended_early(self) -> bool:
-        return self.work >= MAX_WORK
+        return self.work >= self.max_work
 
     def run(self) -> None:
         """Search until nothing changes any more, or the work is over."""
@@ -513,7 +530,7 @@ class Search:
             gains = np.where(copied <= 0, gains, 0)
         outside = load.outside
         most_outside = max(int(outside[heavy]), int(outside[light]))
-        enough = min(load.min_gain, max(1, most_outside // _MAX_STEPS))
+        enough = min(load.min_gain, max(1, most_outside // self.max_steps))
         harm = np.maximum(gone.harm, back.harm)
         if order:  # a partition with one replica is led where it stands
             is_alone = self.factors[gone.partitions] == 1
