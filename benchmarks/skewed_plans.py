@@ -8,7 +8,9 @@ made by the command, `counterpoise plan`, in a process of its own: CPU s and pea
 the process (of several runs the least and the most), and it is ended after `--limit` CPU s.
 
 `/ regular`: CPU s beside those of the same planner for the regular cluster. Copied: bytes, planned
-/ the judge's bound of the whole goal, which knows no budgets and sets. Outside: brokers, and GB,
+/ the larger one of two bounds of the whole goal, which know no budgets and sets: the judge's, and
+the one that our plan proves where it leaves no broker outside (`rack_program`, by weak duality:
+nobody else checks that one). `/ judge's` has the judge's alone. Outside: brokers, and GB,
 outside the band of 10 % around the best bytes that our plan names for each. Without a reason: those
 of them for which the plan names nothing that binds (a giant, a limit, a budget, the goal, a proof).
 Squares: of the replicas per broker, theirs / ours.
@@ -54,6 +56,7 @@ HEADINGS: Final = (
     "CPU s",
     "/ regular",
     "copied / bound",
+    "/ judge's",
     "outside: brokers",
     "GB",
     "without a reason",
@@ -144,7 +147,8 @@ class Reached:
     bytes_held: Mapping[int, int]  # by broker
     bytes_best: Mapping[int, int]
     explained: int  # brokers outside their band for a reason that the plan names
-    bound_bytes: int
+    bound_bytes: int  # the judge's; 0 where it cannot know
+    proven_bytes: int  # the plan's own bound; 0 where a broker stays outside its band
 
     def outside(self, ours: "Reached") -> list[int]:
         """Return by how many bytes brokers are outside the band around their best of our plan."""
@@ -168,13 +172,16 @@ def reached(name: str, folder: Path, plan_file: Path) -> Reached:
         for move in plan["moves"]
     ]
     document = read_document(folder)
-    return Reached(
+    bound_bytes = _bound_bytes(SHAPES[name], document)
+    found = Reached(
         measure(document, SHAPES[name].goal, {"partitions": moves}),
         {figure["broker_id"]: figure["bytes_after"] for figure in plan["figures"]},
         {figure["broker_id"]: figure["bytes_best"] for figure in plan["figures"]},
         explained(plan["warnings"]),
-        _bound_bytes(SHAPES[name], document),
+        bound_bytes,
+        plan["lower_bound"]["bytes"] if bound_bytes else 0,
     )
+    return replace(found, proven_bytes=0) if found.outside(found) else found
 
 
 def _bound_bytes(shape: Shape, document: Mapping[str, Any]) -> int:
@@ -300,13 +307,15 @@ def row(result: Result, ours: Reached | None, ratio: float) -> tuple[object, ...
     seconds, peak = f"{result.cpu_seconds:.1f}", result.peak_bytes >> 20
     found = result.reached
     if found is None:
-        return f"> {seconds}", f"> {ratio:.1f}", *("-",) * 7, peak
+        return f"> {seconds}", f"> {ratio:.1f}", *("-",) * 8, peak
     ours = ours or found
     outside = found.outside(ours)
+    copied, judged = found.figures.copied_bytes, found.bound_bytes
     return (
         seconds,
         f"{ratio:.1f}",
-        f"{found.figures.copied_bytes / found.bound_bytes:.4f}" if found.bound_bytes else "-",
+        f"{copied / max(judged, ours.proven_bytes):.4f}" if judged else "-",
+        f"{copied / judged:.4f}" if judged else "-",
         len(outside),
         f"{sum(outside) / 1e9:.1f}",
         max(0, len(outside) - found.explained),

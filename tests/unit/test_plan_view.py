@@ -54,6 +54,13 @@ def test_brokers_that_are_to_have_none_do_not_count_afterwards() -> None:
     assert PlanView.of(fewer_than_brokers).per_broker["leaders"].after == Span(0, 1)
 
 
+def test_the_range_of_leaders_stands_beside_its_bound_where_both_count_the_same() -> None:
+    whole = plan((broker(1, 4, 3, 3), broker(2, 2, 3, 3)))
+    beside_other_topics = plan((broker(1, 14, 13, 13), broker(2, 2, 3, 3)))
+    titles = [{cost.name for cost in PlanView.of(p).costs} for p in (whole, beside_other_topics)]
+    assert titles[0] - titles[1] == {"Leaders, max − min"}
+
+
 def test_brokers_that_change_most_or_stay_far_from_the_best_are_shown_by_id() -> None:
     figures = [broker(i, 100, 99, 99) for i in range(1, 31)]
     figures[24], figures[4], figures[9] = (

@@ -22,7 +22,7 @@ def why_outside(picture: str, racks: str, goal: Goal = Goal.REBALANCE, **fields:
     named = (5,) if goal is Goal.ADD_BROKERS else ()
     plan = make_plan(cluster(picture, racks=racks), PlanRequest(goal, named, **fields))
     words = [warning for warning in plan.warnings if "will hold bytes" in warning]
-    return words[0].partition("fair share; ")[2] if words else ""
+    return words[0].replace("share: ", "share; ").partition("fair share; ")[2] if words else ""
 
 
 def of_chance(seed: int, partitions: int, brokers: int) -> str:
@@ -183,7 +183,7 @@ def words_about_leaders(*topics: str) -> str:
 
 def test_what_keeps_leaders_uneven_is_the_scope_only_where_a_wider_one_helps() -> None:
     assert "the replica sets allow no better" in words_about_leaders("*")
-    assert "scope and budget of the request allow no better" in words_about_leaders("c")
+    assert "the scope of the request allows no better" in words_about_leaders("c")
 
 
 def warnings_of(picture: str, racks: str, request: PlanRequest, **fields: str) -> str:
@@ -207,9 +207,23 @@ def test_a_budget_that_leaves_counts_uneven_is_named() -> None:
     request = PlanRequest(Goal.REBALANCE, budget=budget)
     words = warnings_of(picture, "1 2 3", request, disks="1=2000/2100 2=2000/2100 3=0/2100")
     assert (
-        "replicas per broker will be 3 to 19; 13 to 14 is possible: the budget of the request "
-        "leaves the rest for a later plan"
+        "replicas per broker will be 3 to 19; 13 to 14 is possible; leaders per broker will be 3 "
+        "to 19; brokers 1, 2, 3 will hold bytes more than 10 % away from the fair share: the "
+        "budget of the request leaves the rest for a later plan"
     ) in words
+    assert words.count("budget") == 1
+
+
+def test_counts_that_do_not_follow_the_disks_name_the_broker_that_is_farthest_off() -> None:
+    picture = "\n".join(f"a-{n}: {1 + n % 2} size=100" for n in range(40))
+    request = PlanRequest(Goal.ADD_BROKERS, (3,), scope=Scope(excluded_topics=("b",)))
+    beside = f"{picture}\n" + "\n".join(f"b-{n}: 1 size=1" for n in range(20))
+    words = warnings_of(beside, "1 2 3", request, disks="1=2000/4000 2=2000/4000 3=16000/20000")
+    assert (
+        "replicas per broker in the scope of this plan will not follow the shares: broker 3 will "
+        "hold 10, where 28 is possible"
+    ) in words
+    assert "broker 3 can take no more" in words
 
 
 def test_full_disks_of_brokers_that_receive_nothing_bind_nobody() -> None:

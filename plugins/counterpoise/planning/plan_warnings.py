@@ -6,7 +6,8 @@
 A warning asks for attention: something is wrong, unknown, or not reached. A note tells what healthy
 clusters have too, or what the request asked for. Each is a small function from a result to a
 sentence, "" where it does not apply; `WARNINGS` and `NOTES` have all of them, in the order in which
-they are shown.
+they are shown. What stays uneven comes last: each of `_MEASURES` finds it, and says what keeps it
+so.
 """
 
 from collections import Counter
@@ -16,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from counterpoise.model.columns import NOBODY, Ints
+from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import by_disk
@@ -38,9 +39,9 @@ def warnings_of(result: PlanningResult) -> tuple[str, ...]:
 
     An imported plan is as somebody wanted it: nothing is said of what it reaches.
     """
-    is_imported = result.request.goal is Goal.IMPORTED
-    warnings = (_offline_log_dirs, _without_topic_ids) if is_imported else WARNINGS
-    return tuple(filter(None, (warning(result) for warning in warnings)))
+    if result.request.goal is Goal.IMPORTED:
+        return tuple(filter(None, (_offline_log_dirs(result), _without_topic_ids(result))))
+    return tuple(filter(None, (*(warning(result) for warning in WARNINGS), *_unevenness(result))))
 
 
 def notes_of(result: PlanningResult) -> tuple[str, ...]:
@@ -368,13 +369,15 @@ def _uneven_at_best(result: PlanningResult) -> str:
     best, ideal, sharing = result.best_counts, result.ideal_counts, result.roles.sharing
     if not result.goal.evens_replicas or not sharing.any():
         return ""
+    replicas = f"replicas {result.per_broker} cannot"
     left_alone = int((~result.cluster.may_change).sum())
     if left_alone and result.is_less_even(best, ideal):
-        partitions = pluralize(left_alone, "partition", "partitions")
+        ranges = as_range(best[sharing]), as_range(ideal[sharing])
+        be_even = "be more even than {}, where {} would be possible".format(*ranges)
         return (
-            f"replicas per broker cannot be more even than {as_range(best[sharing])}, where "
-            f"{as_range(ideal[sharing])} would be possible: {partitions} must be left alone; "
-            "exclude fewer topics, bring dead brokers back, or wait until reassignments are done"
+            f"{replicas} {be_even if result.has_equal_shares else 'follow the shares'}: "
+            f"{pluralize(left_alone, 'partition')} must be left alone; exclude fewer topics, bring "
+            "dead brokers back, or wait until reassignments are done"
         )
     spread, reached = int(np.ptp(ideal[sharing])), int(np.ptp(result.after.counts[sharing]))
     is_cut = bool(result.deferred.partitions) and result.is_to_leave.any()
@@ -389,44 +392,65 @@ def _uneven_at_best(result: PlanningResult) -> str:
             "each broker set holds the replicas of its own topics; more brokers in the set that "
             "holds most would help"
         )
-    return f"replicas per broker cannot be more even than {as_range(ideal[sharing])}: {why}"
+    best_range = as_range(ideal[sharing])
+    return f"{replicas} be more even than {best_range}: {why}"
 
 
-def _counts_not_reached(result: PlanningResult) -> str:
-    counts, best = result.after.counts, result.best_counts
+def _unevenness(result: PlanningResult) -> list[str]:
+    """Return what stays uneven, each with what keeps it so; all that a budget leaves is one
+    warning.
+    """
+    uneven = [(what, why) for find, why in _MEASURES if (what := find(result))]
+    if uneven and result.deferred.partitions and result.goal.evens_replicas:
+        return [f"{'; '.join(what for what, _ in uneven)}: {_LEFT_BY_BUDGET}"]
+    return [f"{what}{why(result)}" for what, why in uneven]
+
+
+def _counts_uneven(result: PlanningResult) -> str:
+    counts, best, sharing = result.after.counts, result.best_counts, result.roles.sharing
     if not result.goal.evens_replicas or not result.is_less_even(counts, best):
         return ""
     if result.deferred.partitions and result.is_to_leave.any():  # shares are those of the end
         return ""
-    sharing = result.roles.sharing
     if result.is_less_even(result.ideal_counts, best):  # that is only with racks as they are
         best = result.ideal_counts
-    what = f"replicas per broker will be {as_range(counts[sharing])}; {as_range(best[sharing])}"
-    if result.deferred.partitions:
-        return f"{what} is possible: {_LEFT_BY_BUDGET}"
-    limits = f"{_limits_that_bind(result)}{result.or_rebalance}"
-    return f"{what} is possible, but not by the moves this goal allows{limits}"
+    if not result.has_equal_shares:
+        farthest = int(np.where(sharing, np.abs(counts - best), -1).argmax())
+        return (
+            f"replicas {result.per_broker} will not follow the shares: broker "
+            f"{result.cluster.broker_ids[farthest]} will hold {counts[farthest]}, where "
+            f"{best[farthest]} is possible"
+        )
+    return (
+        f"replicas {result.per_broker} will be {as_range(counts[sharing])}; "
+        f"{as_range(best[sharing])} is possible"
+    )
 
 
-def _bytes_outside_band(result: PlanningResult) -> str:
+def _why_counts(result: PlanningResult) -> str:
+    return (
+        f", but not by the moves this goal allows{_limits_that_bind(result)}{result.or_rebalance}"
+    )
+
+
+def _bytes_outside(result: PlanningResult) -> str:
     if not result.goal.evens_replicas or not len(result.out_of_band):
         return ""
     brokers = result.list_brokers(result.out_of_band)
     percent = result.request.policy.bytes_tolerance_percent
-    return (
-        f"{brokers} will hold bytes more than {percent} % away from the fair share; "
-        + _why_outside(result, result.out_of_band, result.cluster.size_bytes, result.band)
-    )
+    return f"{brokers} will hold bytes more than {percent} % away from the fair share"
+
+
+def _why_bytes(result: PlanningResult) -> str:
+    return _why_outside(result, result.out_of_band, result.cluster.size_bytes, result.band)
 
 
 def _why_outside(result: PlanningResult, outside: Ints, weights: Ints, band: ByteBand) -> str:
     """Return which reasons bind: brokers are `outside` their band of bytes, or of rates.
 
-    Only what is proven is called the best there is.
+    Each begins with a semicolon. Only what is proven is called the best there is.
     """
     cluster, after = result.cluster, result.after
-    if result.deferred.partitions:
-        return _LEFT_BY_BUDGET
     fixed = cluster.load(np.where(cluster.may_change[:, None], NOBODY, after.replicas), weights)
     has_fixed = (fixed > band.highest)[outside]
     is_giant = weights[:, None] > np.append(band.highest, UNBOUNDED)[after.replicas]
@@ -449,8 +473,8 @@ def _why_outside(result: PlanningResult, outside: Ints, weights: Ints, band: Byt
     if others.any():
         reasons.append((others, _why_no_better(result, is_bytes=weights is cluster.size_bytes)))
     if len(reasons) == 1:
-        return reasons[0][1]
-    return "; ".join(f"{result.list_brokers(outside[which])}: {why}" for which, why in reasons)
+        return f"; {reasons[0][1]}"
+    return "".join(f"; {result.list_brokers(outside[which])}: {why}" for which, why in reasons)
 
 
 def _why_no_better(result: PlanningResult, *, is_bytes: bool) -> str:
@@ -464,18 +488,33 @@ def _why_no_better(result: PlanningResult, *, is_bytes: bool) -> str:
     return f"{how}{within}{result.or_rebalance}"
 
 
+def _limited(result: PlanningResult) -> dict[str, Flags]:
+    """Return, by the name of a limit, the brokers that can get no more because of it."""
+    after, cluster, roles = result.after, result.cluster, result.roles
+    is_full = after.room < int(cluster.size_bytes.max(initial=0))
+    return {
+        "max_replicas_per_broker": roles.destinations & (after.counts >= cluster.max_counts),
+        "no_new_replicas_on": roles.sharing & cluster.takes_none,
+        "disk_limit_percent": roles.destinations & is_full,
+    }
+
+
+def _kept_from_more(result: PlanningResult, limit: str) -> Ints:
+    """Return positions of the brokers that a limit keeps from their share."""
+    after, is_resized = result.after, result.request.goal is Goal.REPLICATION_FACTOR
+    has_few = (after.counts < result.best_counts) | (after.bytes_held < result.band.lowest)
+    return np.flatnonzero(_limited(result)[limit] & (has_few | is_resized))
+
+
 def _limits_that_bind(result: PlanningResult) -> str:
     """Return ` within broker_sets, ...`: all that keeps brokers from getting replicas."""
-    cluster, counts, sharing = result.cluster, result.after.counts, result.roles.sharing
-    receiving = result.roles.destinations
     left_out, scope = result.left_out, result.request.scope
-    is_partial = bool(left_out and left_out.partition_count) or bool(cluster.is_excluded.any())
-    is_full = result.after.room < int(cluster.size_bytes.max(initial=0))
+    is_partial = bool(left_out and left_out.partition_count) or bool(
+        result.cluster.is_excluded.any()
+    )
     limits = {
         "broker_sets": result.has_sets,
-        "max_replicas_per_broker": (receiving & (counts >= cluster.max_counts)).any(),
-        "no_new_replicas_on": (sharing & cluster.takes_none).any(),
-        "disk_limit_percent": (receiving & is_full).any(),
+        **{name: brokers.any() for name, brokers in _limited(result).items()},
         "the topics of the plan": is_partial,
         "the brokers of the plan": bool(scope.broker_ids or scope.excluded_broker_ids),
     }
@@ -514,30 +553,25 @@ def _traffic_unknown(result: PlanningResult) -> str:
     )
 
 
-def _traffic_outside_band(result: PlanningResult) -> str:
-    """Return a warning of brokers that take in too much or too little."""
+def _traffic_outside(result: PlanningResult) -> str:
     if not result.evens_traffic or not len(result.out_of_traffic_band):
         return ""
     percent = result.request.policy.bytes_in_tolerance_percent
     brokers = result.list_brokers(result.out_of_traffic_band)
     return (
         f"{brokers} will take in (as leader and as follower) more than {percent} % away from "
-        "the fair share; "
-        + _why_outside(
-            result, result.out_of_traffic_band, result.cluster.bytes_in, result.traffic_band
-        )
+        "the fair share"
     )
+
+
+def _why_traffic(result: PlanningResult) -> str:
+    outside, rates = result.out_of_traffic_band, result.cluster.bytes_in
+    return _why_outside(result, outside, rates, result.traffic_band)
 
 
 def _full_disks(result: PlanningResult) -> str:
     """Return a warning of brokers that would get more if their fullest log dir allowed it."""
-    after = result.after
-    has_few_replicas = after.counts < result.best_counts
-    has_few_bytes = after.bytes_held < result.band.lowest
-    is_resized = result.request.goal is Goal.REPLICATION_FACTOR
-    is_lacking = has_few_replicas | has_few_bytes | is_resized
-    is_full = after.room < int(result.cluster.size_bytes.max(initial=0))
-    full = np.flatnonzero(result.roles.destinations & is_lacking & is_full)
+    full = _kept_from_more(result, "disk_limit_percent")
     if result.goal.keeps_order or not len(full):
         return ""
     percent = result.request.policy.disk_limit_percent
@@ -570,7 +604,8 @@ def _cordoned_log_dirs(result: PlanningResult) -> str:
     return "; ".join(sentences)
 
 
-def _leaders_uneven(result: PlanningResult) -> str:
+def _led(result: PlanningResult) -> str:
+    """Return how many partitions brokers lead, where that is uneven."""
     counts = result.leader_counts[result.roles.leading]
     if result.goal.keeps_order or np.ptp(counts) <= 1:
         return ""
@@ -578,28 +613,28 @@ def _leaders_uneven(result: PlanningResult) -> str:
     idle = ""
     if idle_count:
         idle = f"; {pluralize(idle_count, 'broker leads', 'brokers lead')} nothing"
-    what = f"leaders per broker will be {as_range(counts)}{idle}"
-    preferred = result.assignment.replicas[:, 0]
-    elected = result.cluster.leader_load(preferred)[result.roles.leading]
-    if not result.goal.elects and np.ptp(elected) <= 1:
-        return f"{what}; {as_range(elected)} once preferred leaders are elected (goal leaders)"
-    return f"{what}: {_why_leaders_stay(result)}"
+    return f"leaders {result.per_broker} will be {as_range(counts)}{idle}"
 
 
-def _why_leaders_stay(result: PlanningResult) -> str:
+def _why_leaders(result: PlanningResult) -> str:
     """Return what keeps leaders from being more even: the first that binds."""
     cluster, scope = result.cluster, result.request.scope
+    elected = cluster.leader_load(result.assignment.replicas[:, 0])[result.roles.leading]
+    if not result.goal.elects and np.ptp(elected) <= 1:
+        return f"; {as_range(elected)} once preferred leaders are elected (goal leaders)"
     has_brokers = bool(scope.broker_ids or scope.excluded_broker_ids)
     is_partial = bool(result.left_out and result.left_out.partition_count)
     is_partial |= has_brokers or not cluster.is_requested.all()
     could = _could_lead_more_evenly(result)
-    if result.deferred.partitions or (could and is_partial):
-        return "scope and budget of the request allow no better"
+    if result.deferred.partitions:
+        return f": {_LEFT_BY_BUDGET}"
+    if could and is_partial:
+        return ": the scope of the request allows no better"
     if not could:
-        return f"the replica sets allow no better{result.or_rebalance}"
+        return f": the replica sets allow no better{result.or_rebalance}"
     if result.request.goal is Goal.DEMOTE_BROKERS:
-        return "this goal leaves what other brokers lead; goal leaders may do more"
-    return "replicas out of sync, and partitions that are left alone, allow no better"
+        return ": this goal leaves what other brokers lead; goal leaders may do more"
+    return ": replicas out of sync, and partitions that are left alone, allow no better"
 
 
 def _could_lead_more_evenly(result: PlanningResult) -> bool:
@@ -699,9 +734,7 @@ def _topics_outside_sets(result: PlanningResult) -> str:
 
 def _no_new_replicas(result: PlanningResult) -> str:
     """Return a warning of brokers that a constraint keeps from getting replicas."""
-    may_get_none = result.roles.sharing & result.cluster.takes_none
-    is_below = result.after.counts < result.best_counts
-    closed = np.flatnonzero(may_get_none & is_below)
+    closed = _kept_from_more(result, "no_new_replicas_on")
     if not result.goal.moves_replicas or not len(closed):
         return ""
     return (
@@ -712,39 +745,42 @@ def _no_new_replicas(result: PlanningResult) -> str:
 
 def _full_brokers(result: PlanningResult) -> str:
     """Return a warning of brokers that hold as many replicas as they may, or more."""
-    cluster, counts, best = result.cluster, result.after.counts, result.best_counts
+    cluster, after = result.cluster, result.after
     max_count = result.request.policy.constraints.max_replicas_per_broker
     if max_count is None or not result.goal.moves_replicas:
         return ""
     is_left_alone = ~cluster.may_change[:, None]
-    left_alone = cluster.load(np.where(is_left_alone, result.after.replicas, NOBODY))
+    counts, left_alone = after.counts, cluster.load(np.where(is_left_alone, after.replicas, NOBODY))
     if (others := result.left_out) is not None:
-        counts = counts + others.load(others.replicas)
-        best = best + others.load(others.replicas)
-        left_alone = left_alone + others.load(others.replicas)
-    is_grown = result.after.counts > result.before.counts
-    is_bound = (counts == max_count) & ((best > max_count) | is_grown)
-    above = np.flatnonzero(cluster.is_live & (counts > max_count))
-    bound = np.flatnonzero(result.roles.sharing & is_bound)
-    sentences = []
-    if len(bound):
-        sentences.append(
-            f"{result.list_brokers(bound)} {verb(len(bound), 'holds', 'hold')} {max_count} "
-            "replicas, all that max_replicas_per_broker allows; more brokers in their racks would "
-            "help"
-        )
-    is_held_fast = left_alone[above] > max_count
-    reasons = {
-        "so many are left alone there (topics excluded, under reassignment)": above[is_held_fast],
-        "this goal moves no more of them, or no other broker may have them": above[~is_held_fast],
-    }
-    for reason, brokers in reasons.items():
-        if len(brokers):
-            sentences.append(
-                f"{result.list_brokers(brokers)} {verb(len(brokers), 'keeps', 'keep')} more "
-                f"replicas than max_replicas_per_broker {max_count}: {reason}"
-            )
-    return "; ".join(sentences)
+        beside = others.load(others.replicas)
+        counts, left_alone = counts + beside, left_alone + beside
+    is_above, is_held_fast = cluster.is_live & (counts > max_count), left_alone > max_count
+    is_bound = (counts == max_count) & (after.counts > result.before.counts)
+    is_bound[_kept_from_more(result, "max_replicas_per_broker")] = True
+    more = f"more replicas than max_replicas_per_broker {max_count}"
+    kinds = (
+        (
+            result.roles.sharing & is_bound & ~is_above,
+            ("holds", "hold"),
+            f"{max_count} replicas, all that max_replicas_per_broker allows; more brokers in their "
+            "racks would help",
+        ),
+        (
+            is_above & is_held_fast,
+            ("keeps", "keep"),
+            f"{more}: so many are left alone there (topics excluded, under reassignment)",
+        ),
+        (
+            is_above & ~is_held_fast,
+            ("keeps", "keep"),
+            f"{more}: this goal moves no more of them, or no other broker may have them",
+        ),
+    )
+    return "; ".join(
+        f"{result.list_brokers(np.flatnonzero(are))} {verb(int(are.sum()), *verbs)} {what}"
+        for are, verbs, what in kinds
+        if are.any()
+    )
 
 
 WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
@@ -764,13 +800,9 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _racks_not_repaired,
     _racks_lost,
     _uneven_at_best,
-    _counts_not_reached,
-    _bytes_outside_band,
     _traffic_unknown,
-    _traffic_outside_band,
     _full_disks,
     _cordoned_log_dirs,
-    _leaders_uneven,
     _leaders_outside,
     _min_insync_is_all,
     _goal_not_reached,
@@ -779,6 +811,13 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _topics_outside_sets,
     _no_new_replicas,
     _full_brokers,
+)
+
+_MEASURES: Final = (
+    (_counts_uneven, _why_counts),
+    (_led, _why_leaders),
+    (_bytes_outside, _why_bytes),
+    (_traffic_outside, _why_traffic),
 )
 
 NOTES: Final[tuple[Callable[[PlanningResult], str], ...]] = (

@@ -392,6 +392,12 @@ class PlanningResult:
         return " in the scope of this plan" if scope.topics or scope.excluded_topics else ""
 
     @property
+    def per_broker(self) -> str:
+        """Return what counts per broker are of, where other partitions stand beside them."""
+        has_others = self.left_out is not None and self.left_out.partition_count
+        return f"per broker{self.in_scope if has_others else ''}"
+
+    @property
     def leaders_per_broker(self) -> str:
         return as_range(self.leader_counts[self.roles.leading])
 

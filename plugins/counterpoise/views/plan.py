@@ -440,7 +440,9 @@ class PlanView(Struct, frozen=True, kw_only=True):
         ]
         if leaders := self.per_broker.get("leaders"):
             after, best = leaders.after.max_minus_min, bound.leaders_max_minus_min
-            costs.append(_cost("Leaders, max − min", format_count, after, best))
+            # The bound is of the topics that the plan evens out, the span of all that brokers lead.
+            if leaders.best.max_minus_min <= best + 1:
+                costs.append(_cost("Leaders, max − min", format_count, after, best))
         return costs
 
     @property

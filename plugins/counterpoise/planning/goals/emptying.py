@@ -244,27 +244,33 @@ def _refuse_stuck_replicas(result: PlanningResult) -> None:
     is_on_leaving = result.before.count_on(result.roles.leaving) > 0
     is_concerned = is_on_leaving & cluster.is_requested
     is_free = is_concerned & ~cluster.is_excluded
-    is_excluded = is_concerned & cluster.is_excluded
-    is_moving = is_free & cluster.is_moving
-    is_leaderless = is_free & cluster.is_leaderless
-    brokers = _leaving_brokers(result)
-    if is_excluded.any():
-        raise RefusedError(
-            f"{brokers} cannot be emptied: {_having(cluster, is_excluded)} there and the policy "
-            "excludes their topics; take the topics out of excluded_topics, or leave them out of "
-            "this plan too (--exclude-topics)"
-        )
-    if is_moving.any():
-        raise RefusedError(
-            f"{brokers} cannot be emptied now: {_having(cluster, is_moving)} there and a "
-            "reassignment of theirs is under way; wait until it is done, or cancel it"
-        )
-    if is_leaderless.any():
-        raise RefusedError(
-            f"{brokers} cannot be emptied: {_having(cluster, is_leaderless)} there and no leader "
-            "to copy from; bring back a broker that can lead them, or leave their topics out of "
-            "this plan (--exclude-topics)"
-        )
+    stuck = (
+        (
+            is_concerned & cluster.is_excluded,
+            "",
+            "the policy excludes their topics; take the topics out of excluded_topics, or leave "
+            "them out of this plan too (--exclude-topics)",
+        ),
+        (
+            is_free & cluster.is_moving,
+            " now",
+            "a reassignment of theirs is under way; wait until it is done, or cancel it",
+        ),
+        (
+            is_free & cluster.is_leaderless,
+            "",
+            "no leader to copy from; bring back a broker that can lead them, or leave their topics "
+            "out of this plan (--exclude-topics)",
+        ),
+    )
+    for is_stuck, now, why in stuck:
+        partitions = np.flatnonzero(is_stuck)
+        if len(partitions):
+            have = pluralize(len(partitions), "partition has a replica", "partitions have replicas")
+            raise RefusedError(
+                f"{_leaving_brokers(result)} cannot be emptied{now}: {have} "
+                f"({cluster.names(partitions)}) there and {why}"
+            )
 
 
 def _refuse_too_few_brokers(result: PlanningResult) -> None:
@@ -293,9 +299,3 @@ def _refuse_too_few_brokers(result: PlanningResult) -> None:
 
 def _leaving_brokers(result: PlanningResult) -> str:
     return name_brokers(sorted(result.request.broker_ids))
-
-
-def _having(cluster: ClusterArrays, is_concerned: Flags) -> str:
-    partitions = np.flatnonzero(is_concerned)
-    have = pluralize(len(partitions), "partition has a replica", "partitions have replicas")
-    return f"{have} ({cluster.names(partitions)})"

@@ -9,7 +9,8 @@ receive nothing. Small clusters are solved. In all others:
         brokers above their count give replicas to those below it: in bulk, by topic and size
             (`spread`), then whatever suits (`local_search`)
     bytes, traffic and copies get better by moves and exchanges (`local_search`)
-    up to some ten thousand replicas, a linear program finds what to copy instead (`rack_program`)
+    up to 70,000 replicas, a linear program finds what to copy instead (`rack_program`); above
+        25,000 only where disks are alike
 
 What remains in the end is a state that another planning would leave as it is: to plan again moves
 nothing. Most plans take one round.
@@ -61,6 +62,10 @@ from counterpoise.planning.request_checks import brokers_are
 _MAX_ROUNDS = 50
 _NEAR = 1.005  # of the bytes that have to be copied anyway
 _REPLICAS_OF_ALL_TRIES = 16_000  # of a linear program that is solved again with another margin
+_TIMES_A_BUDGET = 2  # what copies more is cut to the budget whatever a linear program says
+_REPLICAS_WITH_TIME = 25_000  # to mend in two ways, also where disks differ: then it takes longer
+_MAX_STEPS_TO_MEND = 100  # small ones: of a program that is to copy less, not of every search
+_MAX_WORK_OF_ARRIVALS = 2_000_000  # replicas looked at
 
 _Unevenness = tuple[int, int]  # racks, counts: the smaller the more even
 
@@ -124,7 +129,11 @@ class EveningGoal(PlanningGoal):
         Return the bytes that any placement as even copies, as far as that is known.
         """
         replica_count = int(placement.counts.sum())
-        if replica_count > MAX_REPLICAS:
+        max_bytes = request.budget.max_bytes
+        is_cut = max_bytes and int(placement.arriving.sum()) > _TIMES_A_BUDGET * max_bytes
+        has_time = replica_count <= _REPLICAS_WITH_TIME
+        takes_long = not has_time and not has_equal_shares(placement.cluster, roles)
+        if replica_count > MAX_REPLICAS or is_cut or takes_long:
             return 0
         choice = self._choice_once_placed(placement, roles, request)
         if (choice.topic_limits < UNBOUNDED).any():  # the program knows no topics
@@ -147,7 +156,7 @@ class EveningGoal(PlanningGoal):
     ) -> None:
         """Mend what a linear program has left outside, and take its placement where it is better.
 
-        In two ways: the second one begins with exchanges of what is copied anyway.
+        Exchanges of what is copied anyway come first. Where there is time, also without them.
         """
         even_counts(cheaper, roles, request.policy, placement.counts)
         by_arrivals = cheaper.copy()
@@ -157,13 +166,21 @@ class EveningGoal(PlanningGoal):
             request.policy,
             may_copy_for_traffic=False,
             max_copied_bytes=int(cheaper.arriving.sum()),
+            max_work=_MAX_WORK_OF_ARRIVALS,
+            max_steps=_MAX_STEPS_TO_MEND,
         )
         of_arrivals.run()
-        rank = partial(_rank, roles=roles, policy=request.policy)
-        for mended in (cheaper, by_arrivals):
-            self.search(mended, roles, request)
+        has_time = int(placement.counts.sum()) <= _REPLICAS_WITH_TIME
+        for mended in (cheaper, by_arrivals) if has_time else (by_arrivals,):
+            search(
+                mended,
+                roles,
+                request.policy,
+                may_copy_for_traffic=self.copies_for_traffic,
+                max_steps=_MAX_STEPS_TO_MEND,
+            )
             has_room = (mended.arriving <= placement.arriving) | (mended.room >= 0)
-            if has_room.all() and rank(mended) < rank(placement):
+            if has_room.all() and _is_better(mended, placement, roles, request.policy):
                 placement.take_over(mended)
                 placement.has_budget_ended = mended.has_budget_ended
 
@@ -259,7 +276,7 @@ class EveningGoal(PlanningGoal):
     def reason(self, result: PlanningResult) -> str:
         counts = result.after.counts
         replicas = as_range(counts[result.roles.sharing])
-        facts = f"leaders {result.leaders_per_broker} and replicas {replicas} per broker"
+        facts = f"leaders {result.leaders_per_broker} and replicas {replicas} {result.per_broker}"
         if not result.is_less_even(counts, result.ideal_counts) and not len(result.out_of_band):
             percent = result.request.policy.bytes_tolerance_percent
             balanced = f"already balanced: {facts}, bytes within {percent} % of the fair share"
@@ -355,6 +372,21 @@ def _rank(placement: Placement, roles: Roles, policy: BalancePolicy) -> tuple[in
         traffic = int(band.bytes_outside(placement.traffic)[roles.sharing].sum())
     copied = int(placement.arriving.sum())
     return (left_behind, *_unevenness(placement, roles), outside, traffic, copied)
+
+
+def _is_better(first: Placement, second: Placement, roles: Roles, policy: BalancePolicy) -> bool:
+    """Return whether the first placement is better. What is outside is the same within a hundredth:
+    a broker that cannot come into its band is no reason to copy more.
+    """
+    *first_even, first_bytes, first_traffic, first_copied = _rank(first, roles, policy)
+    *second_even, second_bytes, second_traffic, second_copied = _rank(second, roles, policy)
+
+    def hundredths(outside: int, other: int) -> int:
+        return 100 * outside // max(1, other)
+
+    is_less = hundredths(first_bytes, second_bytes), hundredths(first_traffic, second_traffic)
+    other = hundredths(second_bytes, second_bytes), hundredths(second_traffic, second_traffic)
+    return (*first_even, *is_less, first_copied) < (*second_even, *other, second_copied)
 
 
 def _unevenness(placement: Placement, roles: Roles) -> _Unevenness:

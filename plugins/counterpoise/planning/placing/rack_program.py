@@ -11,12 +11,14 @@ rack, and what the brokers of the rack share out is counted apart:
     a variable per replica and rack that it may go to; least bytes copied, where
         each partition moves one replica, or none (or as many as now)
         it stands on its racks as evenly as now, or as it should
+        each replica leaves once
         each broker loses and receives: as many replicas as it has now, a load in its band
         each rack receives what its brokers receive: replicas, bytes, bytes per second
     repeat, until prices say that little is left to gain:
         some partitions are free, all others keep what they have: the relaxation of that
         the prices of its rows say which partitions would gain by something else
-        free next: those, the ones whose replica is split, and the ones nearest to a tie
+        free next: those, the ones whose replica is split, and the ones nearest to a tie; of each,
+            what it does now, and the moves that are cheapest at these prices
     where few replicas are split: the same once more in whole numbers, by branch and bound
     what comes to a rack goes to its brokers, the largest first, where most bytes are to come
 
@@ -49,13 +51,14 @@ from counterpoise.planning.placing.linear_program import Numbers, Rows
 from counterpoise.planning.placing.local_search import Load
 from counterpoise.planning.placing.replica_choice import ReplicaChoice, stands_of
 
-MAX_REPLICAS: Final = 25_000
+MAX_REPLICAS: Final = 70_000
 # Units within the ends of bands, for what splits leave over, in the order in which they are tried.
 MARGINS: Final = (0.05, 4.0, 2.0, 1.0)
 _UNITS_IN_SHARE: Final = 1_000.0
 _FREE_PARTITIONS: Final = 1_500
 _WHOLE_PARTITIONS: Final = 60  # so many are chosen for in whole numbers
 _MAX_ROUNDS: Final = 4
+_CHEAPEST: Final = 7  # moves of each partition that are chosen from, once there are prices
 _NEAR: Final = 0.001  # of what is copied: so little is left to gain
 _COST_OF_A_COPY: Final = 1e-3  # units: of two choices that copy as much, the one with fewer copies
 _SPLIT: Final = 1e-6
@@ -211,7 +214,7 @@ class RackProgram:
         prices: _Prices | None = None
         min_copied = 0.0
         for _ in range(_MAX_ROUNDS):
-            found = self._round(values, is_free)
+            found = self._round(values, is_free, prices)
             if found is None:
                 break
             values, arriving, new_prices = found
@@ -225,7 +228,7 @@ class RackProgram:
         if prices and self._split(values).sum() <= _WHOLE_PARTITIONS:
             gains, ties = self._gains(values, prices)
             is_free = self._freed(values, gains, ties, _WHOLE_PARTITIONS)
-            if found := self._round(values, is_free, is_whole=True):
+            if found := self._round(values, is_free, prices, is_whole=True):
                 values, arriving, _ = found
         return self._rounded(values, arriving), int(min_copied * self.unit)
 
@@ -267,6 +270,15 @@ class RackProgram:
         is_movable = np.bincount(partitions, minlength=count) > 0
         return np.where(is_movable, chosen - best, 0.0), np.where(is_movable, ties, _NEVER)
 
+    def _are_cheap(self, prices: _Prices) -> Flags:
+        """Return the moves that cost least at these prices: some of each partition."""
+        costs, partitions = self._reduced_costs(prices), self.moves.partitions
+        order = np.lexsort((costs, partitions))
+        starts = np.searchsorted(partitions[order], partitions[order])
+        are_cheap = np.zeros(len(partitions), dtype=np.bool_)
+        are_cheap[order[np.arange(len(order)) - starts < _CHEAPEST]] = True
+        return are_cheap
+
     def _reduced_costs(self, prices: _Prices) -> Numbers:
         costs = self.costs.copy()
         of_kinds = zip(self.weights, prices.of_brokers, prices.of_racks, strict=True)
@@ -276,16 +288,25 @@ class RackProgram:
         return costs
 
     def _round(
-        self, values: Numbers, is_free: Flags, *, is_whole: bool = False
+        self,
+        values: Numbers,
+        is_free: Flags,
+        earlier: _Prices | None,
+        *,
+        is_whole: bool = False,
     ) -> tuple[Numbers, Numbers, _Prices] | None:
         """Return the values where the free partitions are chosen anew, what each destination
         receives (a row of replicas, then one per load), and the prices.
 
-        With `is_whole` no replica is split, and there are no prices.
+        At prices of earlier rounds, only what is made or costs little is chosen from. With
+        `is_whole` no replica is split, and there are no prices.
         """
         moves = self.moves
-        free = np.flatnonzero(is_free[moves.partitions])
-        others = np.flatnonzero(~is_free[moves.partitions] & (values > 0))
+        is_open = is_free[moves.partitions]
+        others = np.flatnonzero(~is_open & (values > 0))
+        if earlier:
+            is_open &= (values > 0) | self._are_cheap(earlier)
+        free = np.flatnonzero(is_open)
         rows, width = self._rows(moves.only(free), moves.only(others), values[others])
         received_count = self.weights.shape[0] * len(self.destinations)
         costs, upper = np.zeros(width), np.full(width, np.inf)
@@ -394,6 +415,11 @@ class RackProgram:
         left = self.placement.cluster.racks[free.brokers[chosen]]
         stacks = (self.home[several] @ self.choice.in_rack.T).ravel()
         low, high = (ends[several].ravel() - stacks for ends in self.bounds)
+        # Each replica leaves once.
+        sources = free.partitions[chosen] * self.broker_count + free.brokers[chosen]
+        leaving, row_of = np.unique(sources, return_inverse=True)
+        one = np.ones(len(leaving))
+        rows.add(row_of, chosen, np.ones(len(chosen)), -_NEVER * one, one)
         is_several = np.repeat(several, self.rack_count)
         is_free = np.isin(is_several, free.partitions)
         rows.add(
@@ -475,8 +501,12 @@ class RackProgram:
         is_due = ~self.may_stay & (totals > _SPLIT)
         left[is_due] = np.maximum(1, left[is_due])
         likely = np.flatnonzero((values > _SPLIT) & (left[moves.partitions] > 0))
-        racks, chosen = self.placement.cluster.racks, []
-        for move in likely[np.lexsort((likely, -values[likely]))].tolist():
+        likely = likely[np.lexsort((likely, -values[likely]))]
+        is_single = self.max_moves[moves.partitions[likely]] == 1
+        singles = likely[is_single]
+        _, first = np.unique(moves.partitions[singles], return_index=True)
+        racks, chosen = self.placement.cluster.racks, singles[first].tolist()
+        for move in likely[~is_single].tolist():
             row, source, rack = (int(column[move]) for column in moves)
             after = stacks[row].copy()
             after[racks[source]] -= 1
@@ -518,13 +548,12 @@ class RackProgram:
         for move, size in zip(chosen.tolist(), self._size_of(chosen).tolist(), strict=True):
             row, source, rack = (int(column[move]) for column in self.moves)
             of_partition = replicas[self.partitions[row]]
-            members = [
-                b for b in members_of[rack] if may_come[row, b] and not (of_partition == b).any()
-            ]
+            held_by, may_come_to = of_partition.tolist(), may_come[row].tolist()
+            members = [b for b in members_of[rack] if may_come_to[b] and b not in held_by]
             if not members:
                 continue
             with_room = [b for b in members if size <= room[b]] or members
-            broker = max(with_room, key=lambda b: (counts[b] > _HALF, space[b], -b))
+            *_, broker = max([(counts[b] > _HALF, space[b], -b, b) for b in with_room])
             room[broker] -= size
             counts[broker] -= 1
             space[broker] -= size
