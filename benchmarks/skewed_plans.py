@@ -195,13 +195,16 @@ def _bound_bytes(shape: Shape, document: Mapping[str, Any]) -> int:
     return lower_bounds(case, Load.of(case.before, case.sizes))[1]
 
 
-_OUTSIDE: Final = re.compile(r"^(brokers? .*?) will hold bytes more than .*? fair share; (.*)$")
+_OUTSIDE: Final = re.compile(
+    r"^(?:replicas .*?; )?(brokers? [^;]*?) will hold bytes more than .*? fair share[;:] (.*)$"
+)
+_BUDGET: Final = "the budget of the request"  # one reason for all that a warning names
 _REASONS: Final = (
     "what is left alone there",
     "alone is more than a fair share",
     "as is proven",
     " within ",
-    "the budget of the request",
+    _BUDGET,
     "goal rebalance may do more",
 )
 
@@ -212,7 +215,7 @@ def explained(warnings: Sequence[str]) -> int:
     if found is None:
         return 0
     brokers, reasons = found.groups()
-    is_one_reason = not reasons.startswith("broker")
+    is_one_reason = not reasons.startswith("broker") or _BUDGET in reasons
     texts = [f"{brokers}: {reasons}"] if is_one_reason else re.split(r"; (?=broker)", reasons)
     groups = (text.partition(": ") for text in texts)
     return sum(

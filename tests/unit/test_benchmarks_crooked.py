@@ -32,12 +32,26 @@ def test_clusters_and_plans_are_those_of_the_records(name: str) -> None:
     assert complaints_about(case, make(case), read_records()) == []
 
 
+def test_brokers_of_a_budget_are_counted_behind_what_it_leaves_of_counts() -> None:
+    text = (
+        "replicas per broker will not follow the shares: broker 2 will hold 9, where 8 is "
+        "possible; brokers 1, 2 and 45 more will hold bytes more than 10 % away from the fair "
+        "share: the budget of the request leaves the rest for a later plan"
+    )
+    assert explained([text]) == 47
+
+
 @pytest.mark.parametrize(
     ("reasons", "count"),
     [
         ("no move or exchange of two replicas that this goal allows takes a tenth off that", 0),
         ("the search ended by its budget; a scope of fewer topics may find better", 0),
         ("no move that this goal allows is better; goal rebalance may do more", 6),
+        (
+            "brokers 6, 17, 18 will take in more than 10 % away from the fair share: the budget of "
+            "the request leaves the rest for a later plan",
+            6,
+        ),
         (
             "brokers 1, 2 and 3 more: t-0 alone is more than a fair share; broker 7: the search "
             "ended by its budget; a scope of fewer topics may find better",
