@@ -6,11 +6,12 @@ The one mutable thing in planning. Positions in a row keep their meaning: a new 
 place of the one that it replaces, so that the order of the others is kept. In the row [3, 1, 2], to
 give the replica at position 1 to broker 7 makes it [3, 7, 2].
 
-`Roles` say what each broker does in a plan, `MovableReplicas` which replicas it may still give.
+`Roles` say what each broker does in a plan.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -89,7 +90,6 @@ class Placement:
     arriving: Ints  # bytes per broker that were not there before
     topic_counts: Ints  # replicas by topic and broker
     new_replicas: Ints  # per partition
-    touched: Flags  # per partition: it got a new replica already
     racks_by_position: Ints  # rack of each broker, and -1 at the end so that NOBODY has none
     bound: CopyBound | None = None  # of these replica sets, where it is known
     has_budget_ended: bool = False  # the search's, before it found nothing better
@@ -109,7 +109,6 @@ class Placement:
             arriving=np.empty(0, dtype=np.int64),
             topic_counts=np.empty((0, 0), dtype=np.int64),
             new_replicas=np.empty(0, dtype=np.int64),
-            touched=np.zeros(cluster.partition_count, dtype=np.bool_),
             racks_by_position=np.append(cluster.racks, -1),
         )
         placement.reset_to(rows)
@@ -125,7 +124,6 @@ class Placement:
             arriving=self.arriving.copy(),
             topic_counts=self.topic_counts.copy(),
             new_replicas=self.new_replicas.copy(),
-            touched=self.touched.copy(),
             traffic_gains=self.traffic_gains.copy(),
         )
 
@@ -218,7 +216,6 @@ class Placement:
         self.replicas[partition, position] = destination
         self._count(partition, source, -1)
         self._count(partition, destination, 1)
-        self.touched[partition] = True
         self.bound = None
 
     def widen(self, columns: int) -> None:
@@ -237,29 +234,23 @@ class Placement:
             self.new_replicas[partition] += by
 
     def give_all(self, replicas: Replicas, destinations: Ints) -> None:
-        """Replace replicas of many partitions at once, each named once.
-
-        The destinations must not have held a replica of their partition before the plan.
-        """
+        """Replace replicas of many partitions at once, each named once; none has a new replica."""
         partitions = replicas.partitions
         sources, sizes = self.replicas[replicas], self.cluster.size_bytes[partitions]
         topics = self.cluster.topic_numbers[partitions]
-        had_arrived = ~self._is_old(replicas)
         self.replicas[replicas] = destinations
         np.add.at(self.counts, sources, -1)
         np.add.at(self.counts, destinations, 1)
         np.add.at(self.bytes_held, sources, -sizes)
         np.add.at(self.bytes_held, destinations, sizes)
         np.add.at(self.arriving, destinations, sizes)
-        np.add.at(self.arriving, sources[had_arrived], -sizes[had_arrived])
-        self.new_replicas[partitions] += 1 - had_arrived
+        self.new_replicas[partitions] += 1
         np.add.at(self.topic_counts, (topics, sources), -1)
         np.add.at(self.topic_counts, (topics, destinations), 1)
-        self.touched[partitions] = True
         self.bound = None
 
     def reset_to(self, replicas: Ints) -> None:
-        """Set all replicas at once, and count anew; no partition is touched then.
+        """Set all replicas at once, and count anew.
 
         Partitions whose replicas stay keep what traffic gains by them.
         """
@@ -279,7 +270,6 @@ class Placement:
         cells = cluster.topic_numbers[:, None] * cluster.broker_count + replicas
         counts = np.bincount(cells[replicas >= 0], minlength=shape[0] * shape[1])
         self.topic_counts = counts.reshape(shape).astype(np.int32)
-        self.touched[:] = False
         self.bound = None
         self.min_copied_bytes = 0
 
@@ -303,50 +293,13 @@ class Placement:
         on_counted = np.append(is_counted, False)[self.replicas]
         return np.asarray(on_counted.sum(axis=1), dtype=np.int64)
 
-    def _is_old(self, replicas: Replicas) -> Flags:
-        """Return whether each replica was on its broker before the plan."""
-        rows_before = self.cluster.replicas[replicas.partitions]
-        return np.asarray((rows_before == self.replicas[replicas][:, None]).any(axis=1))
-
-    def new_replicas_after(self, replicas: Replicas) -> Ints:
-        """Return the new replicas of each partition if the given one moved (on)."""
-        return np.asarray(self.new_replicas[replicas.partitions] + self._is_old(replicas))
-
-    def keeps_one(self, replicas: Replicas) -> Flags:
-        """Return whether an old replica would be left to copy from.
-
-        A single replica has to be copied whole, and may be.
+    def replicas_by_broker(self, is_chosen: Flags) -> list[Replicas]:
+        """Return some of the replicas by broker, smallest first; flags are per replica, or a column
+        of one per partition.
         """
-        counts = (self.replicas[replicas.partitions] >= 0).sum(axis=1)
-        keeps_old_one = self.new_replicas_after(replicas) < counts
-        return np.asarray(keeps_old_one | (counts == 1))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MovableReplicas:
-    """Replicas that brokers may give: by broker, smallest first.
-
-    They are collected once and stay true while replicas move: `of` leaves out partitions that have
-    been touched since, because they gave or got a replica.
-    """
-
-    placement: Placement
-    replicas: Replicas  # by broker, then size, then partition
-    starts: Ints  # where those of each broker begin
-
-    @classmethod
-    def of_sources(cls, placement: Placement, is_source: Flags) -> "MovableReplicas":
-        cluster = placement.cluster
-        is_free = cluster.may_change & ~placement.touched
-        is_on_source = np.append(is_source, False)[placement.replicas]
-        replicas = Replicas(*np.nonzero(is_on_source & is_free[:, None]))
-        replicas = replicas.only(placement.keeps_one(replicas))
-        brokers, sizes = placement.replicas[replicas], cluster.size_bytes[replicas.partitions]
-        order = np.lexsort((replicas.partitions, sizes, brokers))
-        starts = np.searchsorted(brokers[order], np.arange(cluster.broker_count + 1))
-        return cls(placement, replicas.only(order), starts)
-
-    def of(self, broker: int) -> Replicas:
-        """Return the replicas that a broker may still give."""
-        replicas = self.replicas.only(slice(self.starts[broker], self.starts[broker + 1]))
-        return replicas.only(~self.placement.touched[replicas.partitions])
+        rows, positions = np.nonzero((self.replicas >= 0) & is_chosen)
+        brokers = self.replicas[rows, positions]
+        order = np.lexsort((rows, self.cluster.size_bytes[rows], brokers))
+        replicas = Replicas(rows[order], positions[order])
+        starts = np.searchsorted(brokers[order], np.arange(self.cluster.broker_count + 1))
+        return [replicas.only(slice(low, high)) for low, high in pairwise(starts.tolist())]

@@ -259,7 +259,7 @@ class _Relief:
         placement, room = self.result.before.copy(), self.room.copy()
         moves: list[_Move] = []
         for disk in self.disks:
-            needed, open_rows = disk.too_many, disk.rows[~placement.touched[disk.rows]]
+            needed, open_rows = disk.too_many, disk.rows[placement.new_replicas[disk.rows] == 0]
             while needed > 0 and (chosen := _cover(self.sizes[open_rows], needed)):
                 for partition in open_rows[chosen].tolist():
                     size = int(self.sizes[partition])

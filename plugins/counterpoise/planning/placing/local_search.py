@@ -44,7 +44,6 @@ none, unless it is a tenth of what is outside.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -253,19 +252,15 @@ class Search:
         loads = [Load(sizes, held, band, roles.sharing, True, cluster.broker_count, least)]
         if cluster.knows_traffic:
             loads.append(_traffic_of(placement, roles, policy, may_copy=may_copy_for_traffic))
-        is_open = (placement.replicas >= 0) & cluster.may_change[:, None]
-        rows, columns = np.nonzero(is_open if may_leave is None else is_open & may_leave)
-        brokers = placement.replicas[rows, columns]
-        order = np.lexsort((rows, cluster.size_bytes[rows], brokers))
-        starts = np.searchsorted(brokers[order], np.arange(cluster.broker_count + 1))
-        held_by = [rows[order[low:high]] for low, high in pairwise(starts.tolist())]
+        is_open = cluster.may_change[:, None]
+        is_open = is_open if may_leave is None else is_open & may_leave
         return cls(
             placement=placement,
             roles=roles,
             loads=tuple(loads),
             topic_shares=TopicShares.of(placement, roles, placement.counts),
             home=np.where(placement.original >= 0, placement.original, _NOT_THERE),
-            held_by=held_by,
+            held_by=[held.partitions for held in placement.replicas_by_broker(is_open)],
             is_pinned=of_bytes.is_giant,
             factors=placement.replica_counts,
             replica_costs=replica_costs(cluster, roles),

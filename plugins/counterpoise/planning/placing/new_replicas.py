@@ -106,7 +106,6 @@ def _place(
         else:
             even_counts_of(search, roles)
     search.run()
-    placement.touched |= placement.new_replicas > 0
 
 
 def _best_of_orders(placement: Placement, roles: Roles, is_open: Flags) -> Ints:

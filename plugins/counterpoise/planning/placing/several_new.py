@@ -11,7 +11,6 @@ Only where racks, topics, bytes and traffic stay as even; counts stay what they 
 large clusters not all partitions with several new replicas are looked at.
 """
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +36,8 @@ def spread_new_replicas(placement: Placement, roles: Roles, policy: BalancePolic
     if cluster.knows_traffic:
         band = traffic_band(placement, roles, policy.bytes_in_tolerance_percent)
         loads.append(_Load(cluster.bytes_in, placement.traffic, band))
-    held_by = _held_by(placement)
+    is_old = cluster.may_change & (placement.new_replicas == 0)
+    held_by = [held.partitions for held in placement.replicas_by_broker(is_old[:, None])]
     for partition in several[:_MAX_LOOKED_AT].tolist():
         while placement.new_replicas[partition] > 1:
             exchange = _find(placement, partition, held_by, loads)
@@ -68,17 +68,6 @@ class _Exchange(NamedTuple):
     destination: int
     home: int
     other: int
-
-
-def _held_by(placement: Placement) -> list[Ints]:
-    """Return, by broker, the partitions that may move and have no new replica."""
-    cluster = placement.cluster
-    is_old = cluster.may_change & (placement.new_replicas == 0)
-    rows, columns = np.nonzero((placement.replicas >= 0) & is_old[:, None])
-    brokers = placement.replicas[rows, columns]
-    order = np.lexsort((rows, brokers))
-    starts = np.searchsorted(brokers[order], np.arange(cluster.broker_count + 1))
-    return [rows[order[low:high]] for low, high in pairwise(starts.tolist())]
 
 
 def _find(

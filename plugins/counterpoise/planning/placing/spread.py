@@ -17,9 +17,10 @@ brokers below it.
 Worked example of bytes: if broker 1 holds 60 GB, broker 2 40 GB, and a rack needs 30 GB of them,
 then filled up to 35 GB each keeps the same: broker 1 gives 25 GB, broker 2 gives 5.
 
-Limits: a partition gives at most one replica in `spread`, so that it keeps its others as they are.
+Limits: a partition gets at most one new replica in `spread`, so that it keeps its others as they
+are.
 It reaches its targets wherever racks are regular. What it could not do (small clusters, mixed
-replication factors, partitions that already gave a replica) is for `local_search`.
+replication factors, partitions that have a new replica) is for `local_search`.
 """
 
 import heapq
@@ -148,26 +149,19 @@ def spread(
     *,
     is_pinned: Flags,
 ) -> None:
-    """Move replicas until counts are as `wanted`, where racks and untouched partitions allow it.
+    """Move replicas until counts are as `wanted`, where racks and partitions without a new replica
+    allow it.
 
     Partitions that are pinned stay where they are: a replica larger than a share helps no other
     broker either.
     """
-    stays = is_pinned & ~placement.touched
-    placement.touched |= stays
-    _spread_untouched(placement, roles, wanted, band, shares)
-    placement.touched &= ~stays
-
-
-def _spread_untouched(
-    placement: Placement, roles: Roles, wanted: Ints, band: ByteBand, shares: TopicShares
-) -> None:
     counts = placement.counts
     surplus = np.where(roles.sources, np.maximum(0, counts - wanted), 0)
     missing = np.where(roles.destinations, np.maximum(0, wanted - counts), 0)
     if not surplus.any() or not missing.any():
         return
-    quotas = make_transfer_quotas(placement, surplus, missing)
+    may_go = placement.cluster.may_change & ~is_pinned & (placement.new_replicas == 0)
+    quotas = make_transfer_quotas(placement, surplus, missing, may_go)
     _plan_bytes(placement, band, quotas, missing)
     planned_bytes = Counter[int]()
     for rack_quotas in quotas.values():
@@ -258,7 +252,6 @@ def _assign(
     assigned = [assignment.next_for(*replica) for replica in zip(*columns, strict=True)]
     chosen = np.array(assigned, dtype=np.int64)
     is_placed = chosen >= 0
-    placement.touched[partitions[~is_placed]] = False
     placement.give_all(replicas.only(is_placed), chosen[is_placed])
 
 

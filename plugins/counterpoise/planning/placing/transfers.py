@@ -32,7 +32,7 @@ import numpy as np
 from counterpoise.model.columns import Flags, Ints, rank_within
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.fair_shares import TopicShares
-from counterpoise.planning.placement import MovableReplicas, Placement, Replicas
+from counterpoise.planning.placement import Placement, Replicas
 
 _MAX_EXCHANGES = 6
 # An eighth of the band is what a source may be off for the sake of topics; others make up for it.
@@ -52,24 +52,25 @@ class TransferQuota:
 
 
 def make_transfer_quotas(
-    placement: Placement, surplus: Ints, missing: Ints
+    placement: Placement, surplus: Ints, missing: Ints, may_go: Flags
 ) -> dict[int, list[TransferQuota]]:
-    """Return the quotas by destination rack; `surplus` and `missing` are replicas per broker.
+    """Return the quotas by destination rack; `surplus` and `missing` are replicas per broker,
+    `may_go` flags per partition.
 
     In a rack the largest come last, since they have most freedom to make up for the others.
     """
     racks = placement.cluster.racks
-    movable_replicas = MovableReplicas.of_sources(placement, surplus > 0)
+    held_by = placement.replicas_by_broker(may_go[:, None])
     remaining = surplus.copy()
     quotas: dict[int, list[TransferQuota]] = {}
-    for from_rack, to_rack, rack_count in _rack_transfers(placement, surplus, missing):
+    for from_rack, to_rack, rack_count in _rack_transfers(placement, surplus, missing, may_go):
         sources = np.flatnonzero((racks == from_rack) & (remaining > 0))
         counts = _proportional_parts(rack_count, remaining[sources])
         remaining[sources] -= counts
         rack_quotas = quotas.setdefault(to_rack, [])
         for source, count in zip(sources.tolist(), counts.tolist(), strict=True):
             if count:
-                replicas = movable_replicas.of(source)
+                replicas = held_by[source]
                 is_suitable = placement.suits(replicas, to_rack)
                 rack_quotas.append(TransferQuota(source, count, replicas.only(is_suitable)))
     return {
@@ -79,7 +80,7 @@ def make_transfer_quotas(
 
 
 def _rack_transfers(
-    placement: Placement, surplus: Ints, missing: Ints
+    placement: Placement, surplus: Ints, missing: Ints, may_go: Flags
 ) -> list[tuple[int, int, int]]:
     """Return (from rack, to rack, replicas), those inside a rack first.
 
@@ -92,7 +93,7 @@ def _rack_transfers(
     inside = np.minimum(offered, needed)
     transfers = [(rack, rack, int(inside[rack])) for rack in np.flatnonzero(inside).tolist()]
     offered, needed = offered - inside, needed - inside
-    suitable = _suitable_counts(placement, surplus, offered, needed)
+    suitable = _suitable_counts(placement, surplus, offered, needed, may_go)
     for to_rack in np.flatnonzero(needed).tolist():
         from_racks = np.flatnonzero(offered)
         by_suitable = np.lexsort((from_racks, -suitable[from_racks, to_rack]))
@@ -106,15 +107,16 @@ def _rack_transfers(
     return transfers
 
 
-def _suitable_counts(placement: Placement, surplus: Ints, offered: Ints, needed: Ints) -> Ints:
-    """Return how many untouched replicas suit each rack in need: from rack x to rack."""
+def _suitable_counts(
+    placement: Placement, surplus: Ints, offered: Ints, needed: Ints, may_go: Flags
+) -> Ints:
+    """Return how many replicas that may go suit each rack in need: from rack x to rack."""
     racks = placement.cluster.racks
     counts = np.zeros((len(offered), len(needed)), dtype=np.int64)
     if not offered.any() or not needed.any():
         return counts
     is_source = np.append((surplus > 0) & (offered[racks] > 0), False)
-    is_free = placement.cluster.may_change & ~placement.touched
-    replicas = Replicas(*np.nonzero(is_source[placement.replicas] & is_free[:, None]))
+    replicas = Replicas(*np.nonzero(is_source[placement.replicas] & may_go[:, None]))
     from_racks = racks[placement.replicas[replicas]]
     for to_rack in np.flatnonzero(needed).tolist():
         is_suitable = placement.suits(replicas, to_rack)
@@ -250,21 +252,21 @@ def choose_of_all(
     quotas: Sequence[TransferQuota],
     planned_bytes: Counter[int],
 ) -> Replicas:
-    """Return the replicas that go, and mark their partitions as touched.
+    """Return the replicas that go, of partitions without a new replica.
 
     `planned_bytes` has what each source still plans to give, to all racks. What one source gives
     too much or too little, the next ones make up for.
     """
-    sizes = placement.cluster.size_bytes
+    sizes, is_free = placement.cluster.size_bytes, placement.new_replicas == 0
     all_chosen: list[Replicas] = []
     missing_bytes, remaining_count = 0, sum(quota.count for quota in quotas)
     for quota in quotas:
         bytes_in_the_end = int(placement.bytes_held[quota.source]) - planned_bytes[quota.source]
         to_make_up = missing_bytes * quota.count // remaining_count
         goal = _ByteGoal.of(quota, band, bytes_in_the_end, to_make_up)
-        untouched = quota.replicas.only(~placement.touched[quota.replicas.partitions])
-        chosen = untouched.only(_choose(placement, topic_quotas, quota, untouched.partitions, goal))
-        placement.touched[chosen.partitions] = True
+        free = quota.replicas.only(is_free[quota.replicas.partitions])
+        chosen = free.only(_choose(placement, topic_quotas, quota, free.partitions, goal))
+        is_free[chosen.partitions] = False
         all_chosen.append(chosen)
         missing_bytes += quota.wanted_bytes - int(sizes[chosen.partitions].sum())
         planned_bytes[quota.source] -= quota.wanted_bytes
