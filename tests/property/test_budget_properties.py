@@ -95,3 +95,20 @@ def test_a_budget_of_a_larger_cluster_goes_to_counts_before_bytes() -> None:
     assert plan.copied_bytes <= 1_000_000
     assert plan.copied_replicas >= 130
     assert plan.deferred.partitions
+
+
+def test_a_budget_of_a_larger_cluster_evens_those_first_that_hold_most() -> None:
+    """Of 300, 200 and 0 replicas: those of the first broker are larger, and even counts more."""
+    sizes = {1: [11_000] * 300, 2: [10_000] * 200}
+    rows = [
+        [f"t{broker}", number, [broker], broker, size, 0]
+        for broker, of_broker in sizes.items()
+        for number, size in enumerate(of_broker)
+    ]
+    document = {"brokers": [{"id": broker} for broker in (1, 2, 3)], "partitions": rows}
+    request = PlanRequest(Goal.REBALANCE, budget=Budget(max_bytes=1_100_000))
+    plan = make_plan(from_document_text(json.dumps(document)), request)
+    counts = [figure.replicas_after for figure in plan.figures]
+    assert plan.copied_bytes <= 1_100_000
+    # The smallest ones first would leave 230, 167 and 103.
+    assert sum(count**2 for count in counts) <= 205**2 + 195**2 + 100**2

@@ -3,7 +3,7 @@
 Goals that even the cluster out plan within the budget (`placing/within_budget`), and start from
 this part; all others keep it.
 
-    deferred = keep_copies_within(placement, before, racks_gained, max_bytes)   # takes copies back
+    is_whole = keep_copies_within(placement, before, racks_gained, max_bytes)   # takes copies back
 
     order of the partitions that are copied:
         those that get better racks first
@@ -27,7 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints, rank_within
-from counterpoise.model.plan import Deferred
 from counterpoise.planning.placement import Placement
 
 _Parts: TypeAlias = NDArray[np.float64]
@@ -35,8 +34,8 @@ _Parts: TypeAlias = NDArray[np.float64]
 
 def keep_copies_within(
     placement: Placement, before: Placement, racks_gained: Ints, max_bytes: int
-) -> Deferred:
-    """Take copies (and removals) back until the rest fits; return what was taken back.
+) -> bool:
+    """Take copies (and removals) back until the rest fits; return whether all of it does.
 
     `racks_gained` says of each partition how many replicas came to the racks they should be on.
     """
@@ -46,8 +45,7 @@ def keep_copies_within(
     replicas = placement.replicas[changed]
     is_added = placement.is_added[changed]
     is_removed = placement.is_removed[changed]
-    copies = is_added.sum(axis=1)
-    copied_bytes = copies * cluster.size_bytes[changed]
+    copied_bytes = is_added.sum(axis=1) * cluster.size_bytes[changed]
     order = _best_first(
         partitions=changed,
         sources=np.where(is_removed, original, -1).max(axis=1),
@@ -62,16 +60,14 @@ def keep_copies_within(
             is_kept[item] = True
             bytes_left -= size_bytes
     if is_kept.all():
-        return Deferred()
+        return True
     max_counts = np.maximum(cluster.max_counts, before.counts)
     brokers = _BrokerCounts(before.counts.copy(), max_counts, original, replicas)
     _keep_within_counts(is_kept, order, copied_bytes, max_bytes, brokers)
     replicas = placement.replicas.copy()
     replicas[changed[~is_kept]] = original[~is_kept]
     placement.reset_to(replicas)
-    deferred_copies = copies[~is_kept].sum()
-    deferred_bytes = copied_bytes[~is_kept].sum()
-    return Deferred(int((~is_kept).sum()), int(deferred_copies), int(deferred_bytes))
+    return False
 
 
 def _best_first(

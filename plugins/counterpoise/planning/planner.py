@@ -25,7 +25,7 @@ from counterpoise.errors import InputError, list_complaints
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.model.evenness import best_max_minus_min
-from counterpoise.model.plan import LowerBound, MoveReason, RebalancePlan
+from counterpoise.model.plan import Deferred, LowerBound, MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import PLANNED_GOALS, Goal, PlanRequest
 from counterpoise.model.words import pluralize
@@ -101,9 +101,10 @@ def _within_budget(result: PlanningResult, max_bytes: int) -> PlanningResult:
 
     Each set has what its part copies; the last one also what is left.
     """
-    placement, bytes_left = result.after, max_bytes
+    placement, bytes_left, whole = result.after, max_bytes, _extent(result.after)
     racks_gained = result.rack_moves_before - result.rack_moves_after
-    deferred = keep_copies_within(placement, result.before, racks_gained, max_bytes)
+    if keep_copies_within(placement, result.before, racks_gained, max_bytes):
+        return result
 
     def place(part: BrokerSetPart, after: Placement) -> None:
         nonlocal bytes_left
@@ -112,10 +113,19 @@ def _within_budget(result: PlanningResult, max_bytes: int) -> PlanningResult:
         result.goal.place_within(after, part.roles, result.request, budget)
         bytes_left -= int(after.arriving.sum())
 
-    if deferred.partitions:
-        place_in_each(result.parts, placement, place)
+    place_in_each(result.parts, placement, place)
+    pairs = zip(whole, _extent(placement), strict=True)
+    partitions, replicas, left_bytes = (max(0, of_whole - of_part) for of_whole, of_part in pairs)
+    deferred = Deferred(max(1, partitions), replicas, left_bytes)
     # Made anew, since what is known of each broker set was found before copies were taken back.
     return replace(result, deferred=deferred)
+
+
+def _extent(placement: Placement) -> tuple[int, int, int]:
+    """Return the partitions that change, the replicas copied, and their bytes."""
+    changed = (placement.replicas != placement.original).any(axis=1)
+    copied_replicas = int(placement.new_replicas.sum())
+    return int(changed.sum()), copied_replicas, int(placement.arriving.sum())
 
 
 def _with_leaders(result: PlanningResult) -> FinalAssignment:

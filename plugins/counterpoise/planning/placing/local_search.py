@@ -44,6 +44,8 @@ none, unless it is a tenth of what is outside.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import heapify, heappop, heappush
+from itertools import islice, product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -69,6 +71,10 @@ _MIN_SAVINGS: Final = 2_000
 _MIN_GAINS: Final = 10_000  # of bytes: so many of them make up a share
 _MIN_GAINS_TO_HARM: Final = 10  # so many are worth a partition's second new replica
 _MAX_STEPS: Final = 10  # into the band, of a broker that is just outside
+_SPENT_PARTS: Final = 1_000  # of what may be copied: with one of them left, it is spent
+_SPENT_GAIN: Final = 10  # times the least gain of before
+_NEAR_PRICE: Final = 1.01  # so much dearer is as good
+_SPARE_OFFERS: Final = 2  # of a pair of brokers, for each that may be needed
 _PARTNERS_AT_ONCE: Final = 4
 _MAX_PARTNERS_FOR_TRAFFIC: Final = 12
 _MAX_PARTNERS_FOR_ARRIVALS: Final = 4
@@ -316,41 +322,68 @@ class Search:
         """Return how many more bytes may be copied."""
         return self.max_copied_bytes - int(self.placement.arriving.sum())
 
-    def even_counts_cheaply(self, wanted: Ints) -> None:
-        """Move the smallest replicas first, from brokers above their `wanted` count to brokers
-        below it, while bytes are left.
+    @property
+    def _is_spent(self) -> bool:
+        """Return whether next to nothing is left: then only what copies no more can be exchanged.
+
+        Most of that gains little for its work, so only samples are looked at, for larger gains, and
+        for traffic with as few partners as where nothing may be copied for it.
         """
-        has_moved = True
-        while has_moved:
-            moved: set[int] = set()  # each partition once: then what was found holds no more
-            for size, _, partition, source, destination in sorted(self._cheap_moves(wanted)):
-                if size > self._bytes_left:
-                    break
-                lack = wanted - self.placement.counts
-                has_room = size <= self.placement.room[destination]
-                is_wanted = lack[source] < 0 < lack[destination]
-                if partition not in moved and has_room and is_wanted:
-                    self._move(partition, source, destination)
-                    moved.add(partition)
-            has_moved = bool(moved)
+        return self._bytes_left * _SPENT_PARTS <= self.max_copied_bytes
 
-    def _cheap_moves(self, wanted: Ints) -> Iterator[tuple[int, int, int, int, int]]:
-        """Yield size, harm, partition, source and destination of moves that even counts.
+    def buy_counts(self, wanted: Ints) -> None:
+        """Move replicas from brokers above their `wanted` count to brokers below it, while bytes
+        are left: first those that even counts most for their bytes.
+        """
+        while self._buy_once(wanted):
+            pass
 
-        Of each pair of brokers the smallest replicas, as many as may be needed; of each source the
-        destinations that lack most.
+    def _buy_once(self, wanted: Ints) -> bool:
+        """Move each partition once at most, so that what was found holds; return whether any moved.
+
+        The queue has a pair of brokers for its next replica, at a price that rises while others
+        move, and never falls: where the lowest one is about the same now, no move is cheaper.
         """
         lack, sources, destinations = self._lacking(wanted)
         most_lacking = destinations[np.lexsort((destinations, -lack[destinations]))]
-        for source in sources.tolist():
-            for destination in most_lacking[:_MAX_DESTINATIONS].tolist():
-                choices = self._choices(self.held_by[source], source, destination)
-                count = min(int(-lack[source]), int(lack[destination]))
-                of_choices = choices.only(slice(count))
-                for partition, harm in zip(
-                    of_choices.partitions.tolist(), of_choices.harm.tolist(), strict=True
-                ):
-                    yield self._size(partition), harm, partition, source, destination
+        moved: set[int] = set()
+        queue: list[tuple[float, int, int, int, Iterator[int]]] = []
+        for source, destination in product(
+            sources.tolist(), most_lacking.tolist()[:_MAX_DESTINATIONS]
+        ):
+            partitions = self._choices(self.held_by[source], source, destination).partitions
+            count = _SPARE_OFFERS * min(int(-lack[source]), int(lack[destination]))
+            smallest_first = iter(partitions[:count].tolist())
+            queue += (
+                (0.0, partition, source, destination, smallest_first)
+                for partition in islice(smallest_first, 1)
+            )
+        heapify(queue)
+        while queue:
+            price, partition, source, destination, others = heappop(queue)
+            counts, room = self.placement.counts, int(self.placement.room[destination])
+            is_wanted = (
+                counts[source] > wanted[source] and counts[destination] < wanted[destination]
+            )
+            if not is_wanted or self._size(partition) > min(room, self._bytes_left):
+                continue  # the pair's other replicas are larger
+            is_cheapest = self._price(partition, source, destination) <= price * _NEAR_PRICE
+            if is_cheapest and partition not in moved:
+                self._move(partition, source, destination)
+                moved.add(partition)
+            if partition in moved:
+                partition = next((other for other in others if other not in moved), NOBODY)
+            if partition != NOBODY:
+                price = self._price(partition, source, destination)
+                heappush(queue, (price, partition, source, destination, others))
+        return bool(moved)
+
+    def _price(self, partition: int, source: int, destination: int) -> float:
+        """Return the bytes of a move for what it takes off the sum of squared counts."""
+        counts, costs = self.placement.counts, self.replica_costs
+        given = (2 * counts[source] - 1) * costs[source]
+        received = (2 * counts[destination] + 1) * costs[destination]
+        return self._size(partition) / max(1, int(given - received))
 
     def _size(self, partition: int) -> int:
         return int(self.placement.cluster.size_bytes[partition])
@@ -464,8 +497,11 @@ class Search:
         partners = np.flatnonzero((room > 0) & self.roles.sharing)
         partners = partners[partners != broker]
         most_room_first = partners[np.lexsort((partners, -room[partners]))]
-        by_room = most_room_first[: load.max_partners].tolist()
-        for sample in (_SAMPLE, 0):
+        max_partners = load.max_partners
+        if order and self._is_spent:
+            max_partners = _MAX_PARTNERS_FOR_ARRIVALS
+        by_room = most_room_first[:max_partners].tolist()
+        for sample in (_SAMPLE,) if self._is_spent else (_SAMPLE, 0):
             for start in range(0, len(by_room), _PARTNERS_AT_ONCE):
                 found: list[_Exchange] = []
                 for other in by_room[start : start + _PARTNERS_AT_ONCE]:
@@ -489,11 +525,14 @@ class Search:
     def _best_of_pair(self, order: int, heavy: int, light: int, sample: int) -> _Exchange | None:
         """Return the best exchange of two brokers for a load; of all replicas without `sample`."""
         load = self.loads[order]
-        leaving = self._sampled(heavy, order, 2 * sample if order else sample, is_going=True)
+        leaving, coming = self._affordable(heavy, light)
+        if not len(leaving):
+            return None
+        leaving = self._sampled(leaving, order, 2 * sample if order else sample, is_going=True)
         going = self._choices(leaving, heavy, light)
         if not len(going.partitions):
             return None
-        coming = self._sampled(light, order, 2 * sample)
+        coming = self._sampled(coming, order, 2 * sample)
         returning = self._choices(coming, light, heavy)
         if order:
             by_weight = np.argsort(load.weights[returning.partitions], kind="stable")
@@ -526,6 +565,8 @@ class Search:
         outside = load.outside
         most_outside = max(int(outside[heavy]), int(outside[light]))
         enough = min(load.min_gain, max(1, most_outside // self.max_steps))
+        if self._is_spent:
+            enough *= _SPENT_GAIN
         harm = np.maximum(gone.harm, back.harm)
         if order:  # a partition with one replica is led where it stands
             is_alone = self.factors[gone.partitions] == 1
@@ -547,13 +588,35 @@ class Search:
             least,
         )
 
-    def _sampled(self, broker: int, order: int, sample: int, *, is_going: bool = False) -> Ints:
+    def _affordable(self, heavy: int, light: int) -> tuple[Ints, Ints]:
+        """Return the partitions of two brokers that may be exchanged for the bytes that are left.
+
+        More are left where a replica comes home for another one.
+        """
+        leaving, coming = self.held_by[heavy], self.held_by[light]
+        sizes, left = self.placement.cluster.size_bytes, self._bytes_left
+        if int(sizes[leaving[-1:]].sum() + sizes[coming[-1:]].sum()) <= left:
+            return leaving, coming
+        leaving_copies = sizes[leaving] * self._copies(leaving, heavy, light)
+        coming_copies = sizes[coming] * self._copies(coming, light, heavy)
+        return (
+            leaving[leaving_copies + coming_copies.min(initial=0) <= left],
+            coming[coming_copies + leaving_copies.min(initial=0) <= left],
+        )
+
+    def _copies(self, partitions: Ints, source: int, destination: int) -> Ints:
+        """Return how many more replicas of each partition are copied if it goes: -1, 0 or 1."""
+        leaves, arrives = self._was_on(partitions, source), ~self._was_on(partitions, destination)
+        return np.asarray(arrives.astype(np.int64) - ~leaves)
+
+    def _sampled(
+        self, partitions: Ints, order: int, sample: int, *, is_going: bool = False
+    ) -> Ints:
         """Return some of a broker's partitions, smallest first: of all sizes, with the largest.
 
         For rates, those that take in most for their size go, and the smallest ones come back: both
         copy little.
         """
-        partitions = self.held_by[broker]
         if not sample or len(partitions) <= sample:
             return partitions
         if order and is_going:

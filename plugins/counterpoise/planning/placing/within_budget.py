@@ -12,7 +12,8 @@ program of `small`, which is solved for one part of the order after the other:
 In larger ones what buys most for its bytes comes first:
 
     racks    the smallest partitions that are not spread evenly
-    counts   the smallest replicas of brokers that have too many, to those that lack some
+    counts   the smallest replicas of brokers that have too many, to those that lack some: first
+             those that take most off the sum of squares for their bytes
     bytes    the exchanges of `local_search`, as long as what they copy is left
 
 Worked example: broker 1 holds replicas of 1, 2 and 9 GB, broker 2 none; 3 GB may be copied. Counts
@@ -147,6 +148,6 @@ def search_within(
     search = Search.of(
         placement, roles, policy, may_copy_for_traffic=True, max_copied_bytes=max_bytes
     )
-    search.even_counts_cheaply(wanted)
+    search.buy_counts(wanted)
     search.run()
     placement.traffic_gains |= search.gains
