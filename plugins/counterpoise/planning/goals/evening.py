@@ -132,8 +132,8 @@ class EveningGoal(PlanningGoal):
         max_bytes = request.budget.max_bytes
         is_cut = max_bytes and int(placement.arriving.sum()) > _TIMES_A_BUDGET * max_bytes
         has_time = replica_count <= _REPLICAS_WITH_TIME
-        takes_long = not has_time and not has_equal_shares(placement.cluster, roles)
-        if replica_count > MAX_REPLICAS or is_cut or takes_long:
+        takes_long = is_cut or not has_equal_shares(placement.cluster, roles)
+        if replica_count > MAX_REPLICAS or (takes_long and not has_time):
             return 0
         choice = self._choice_once_placed(placement, roles, request)
         if (choice.topic_limits < UNBOUNDED).any():  # the program knows no topics

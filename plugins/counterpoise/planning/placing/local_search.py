@@ -244,7 +244,7 @@ class Search:
         *,
         may_copy_for_traffic: bool,
         max_copied_bytes: int = UNBOUNDED,
-        max_work: int = MAX_WORK,
+        max_work: int = UNBOUNDED,
         max_steps: int = _MAX_STEPS,
         may_leave: Flags | None = None,
     ) -> "Search":
@@ -278,7 +278,7 @@ class Search:
 
     @property
     def has_ended_early(self) -> bool:
-        return self.work >= self.max_work
+        return self.work >= min(self.max_work, MAX_WORK)
 
     def run(self) -> None:
         """Search until nothing changes any more, or the work is over."""
