@@ -227,6 +227,7 @@ class Search:
     factors: Ints  # replicas per partition
     replica_costs: Ints  # per broker
     max_copied_bytes: int  # in all
+    copied_at_first: int  # bytes
     max_work: int
     max_steps: int
     changes: list[int]  # of each broker, so far
@@ -271,6 +272,7 @@ class Search:
             factors=placement.replica_counts,
             replica_costs=replica_costs(cluster, roles),
             max_copied_bytes=max_copied_bytes,
+            copied_at_first=int(placement.arriving.sum()),
             max_work=max_work,
             max_steps=max_steps,
             changes=[0] * cluster.broker_count,
@@ -324,12 +326,14 @@ class Search:
 
     @property
     def _is_spent(self) -> bool:
-        """Return whether next to nothing is left: then only what copies no more can be exchanged.
+        """Return whether next to nothing is left to buy: then only what copies no more can be
+        exchanged. A search that may buy nothing from the first has all its time for that.
 
         Most of that gains little for its work, so only samples are looked at, for larger gains, and
         for traffic with as few partners as where nothing may be copied for it.
         """
-        return self._bytes_left * _SPENT_PARTS <= self.max_copied_bytes
+        to_buy = self.max_copied_bytes - self.copied_at_first
+        return self._bytes_left * _SPENT_PARTS < to_buy
 
     def buy_counts(self, wanted: Ints) -> None:
         """Move replicas from brokers above their `wanted` count to brokers below it, while bytes
