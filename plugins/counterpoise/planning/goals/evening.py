@@ -61,11 +61,12 @@ from counterpoise.planning.request_checks import brokers_are
 
 _MAX_ROUNDS = 50
 _NEAR = 1.005  # of the bytes that have to be copied anyway
+_FAR = 1.05
 _REPLICAS_OF_ALL_TRIES = 16_000  # of a linear program that is solved again with another margin
 _TIMES_A_BUDGET = 2  # what copies more is cut to the budget whatever a linear program says
-_REPLICAS_WITH_TIME = 25_000  # to mend in two ways, also where disks differ: then it takes longer
+_REPLICAS_WITH_TIME = 25_000  # to mend in two ways
 _MAX_STEPS_TO_MEND = 100  # small ones: of a program that is to copy less, not of every search
-_MAX_WORK_OF_ARRIVALS = 2_000_000  # replicas looked at
+_MAX_WORK_OF_ARRIVALS = 1_000_000  # replicas looked at
 
 _Unevenness = tuple[int, int]  # racks, counts: the smaller the more even
 
@@ -95,9 +96,13 @@ class EveningGoal(PlanningGoal):
         """
         self.place_evenly(placement, roles, request)
         evened = placement.replicas.copy()
-        self.search(placement, roles, request)
+        far = self._far(placement, request)
+        self.search(placement, roles, request, far)
         if not placement.is_small() and not request.is_quick:
+            searched = placement.replicas.copy()
             placement.min_copied_bytes = self.copy_less(placement, roles, request)
+            if far < UNBOUNDED and (placement.replicas == searched).all():
+                self.search(placement, roles, request)
         spread_new_replicas(placement, roles, request.policy)
         if not self.copies_for_traffic or (placement.replicas == evened).all():
             return
@@ -108,9 +113,28 @@ class EveningGoal(PlanningGoal):
 
         placement.repeat(place_again)
 
-    def search(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+    def _far(self, placement: Placement, request: PlanRequest) -> float:
+        """Return from how many times the bytes that have to be copied on a search leaves the rest
+        to the linear program, which goes on from any placement.
+
+        In a large cluster the search would take as long as the program.
+        """
+        replica_count = int(placement.counts.sum())
+        is_large = _REPLICAS_WITH_TIME < replica_count <= MAX_REPLICAS
+        has_program = not (request.is_quick or request.budget.max_bytes or request.scope.topics)
+        return _FAR if is_large and has_program else UNBOUNDED
+
+    def search(
+        self, placement: Placement, roles: Roles, request: PlanRequest, far: float = UNBOUNDED
+    ) -> None:
         """Make bytes, traffic and copies better."""
-        search(placement, roles, request.policy, may_copy_for_traffic=self.copies_for_traffic)
+        search(
+            placement,
+            roles,
+            request.policy,
+            may_copy_for_traffic=self.copies_for_traffic,
+            far=far,
+        )
 
     def place_evenly(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         """Make racks and replicas per broker as even as can be: proven in small clusters."""
@@ -132,8 +156,7 @@ class EveningGoal(PlanningGoal):
         max_bytes = request.budget.max_bytes
         is_cut = max_bytes and int(placement.arriving.sum()) > _TIMES_A_BUDGET * max_bytes
         has_time = replica_count <= _REPLICAS_WITH_TIME
-        takes_long = is_cut or not has_equal_shares(placement.cluster, roles)
-        if replica_count > MAX_REPLICAS or (takes_long and not has_time):
+        if replica_count > MAX_REPLICAS or (is_cut and not has_time):
             return 0
         choice = self._choice_once_placed(placement, roles, request)
         if (choice.topic_limits < UNBOUNDED).any():  # the program knows no topics
