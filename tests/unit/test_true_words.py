@@ -94,8 +94,7 @@ def test_more_replicas_than_a_limit_are_told_apart_by_what_keeps_them() -> None:
     assert words == (
         "broker 1 keeps more replicas than max_replicas_per_broker 4: so many are left alone there "
         "(topics excluded, under reassignment); broker 2 keeps more replicas than "
-        "max_replicas_per_broker 4: this goal moves no more of them, or no other broker may have "
-        "them"
+        "max_replicas_per_broker 4: the scope of the request takes none away there"
     )
 
 
@@ -334,3 +333,28 @@ def test_a_repair_of_one_broker_tells_to_repair_the_other_one_too() -> None:
         "cannot, because 1 partition (a-0) is left alone: with a replica on another dead broker "
         "no copy could end; repair that one, too"
     )
+
+
+def test_where_the_scope_keeps_leaders_uneven_it_is_the_reason() -> None:
+    """Brokers 1 and 3 share six partitions, all led by 3, which the request leaves out."""
+    lines = [f"a-{n}: 3 1 size=10" for n in range(6)] + [f"b-{n}: 2 size=10" for n in range(2)]
+    request = PlanRequest(Goal.LEADERS, scope=Scope(excluded_broker_ids=(3,)))
+    plan = make_plan(cluster("\n".join(lines), racks="1 2 3"), request)
+    assert plan.moves == ()
+    assert plan.reason.endswith("as even as the replica sets allow within the scope of the request")
+    (leaders,) = (words for words in plan.warnings if words.startswith("leaders per broker"))
+    assert leaders.endswith(": the scope of the request allows no better")
+
+
+def test_a_broker_above_its_limit_that_the_request_leaves_out_says_so() -> None:
+    lines = [f"a-{n}: 1 size=10" for n in range(9)] + [f"b-{n}: 2 size=10" for n in range(3)]
+    request = RebalanceRequest(
+        Goal.REBALANCE,
+        scope=Scope(excluded_broker_ids=(1,)),
+        constraints=Constraints(max_replicas_per_broker=6),
+    )
+    plan = plan_from(cluster("\n".join(lines), racks="1 2 3"), request, BalancePolicy())
+    assert (
+        "broker 1 keeps more replicas than max_replicas_per_broker 6: the scope of the request "
+        "takes none away there"
+    ) in plan.warnings

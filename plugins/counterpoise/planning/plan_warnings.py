@@ -87,13 +87,15 @@ def _on_dead_brokers(result: PlanningResult) -> str:
     dead = np.flatnonzero(~result.cluster.is_live & (result.after.counts > 0))
     if not len(dead):
         return ""
-    replicas = pluralize(int(result.after.counts[dead].sum()), "replica stays", "replicas stay")
+    replica_count = int(result.after.counts[dead].sum())
+    replicas = pluralize(replica_count, "replica stays", "replicas stay")
     it = verb(len(dead), "it", "them")
     is_dead = np.append(~result.cluster.is_live, False)
     has_dead = is_dead[result.after.replicas].any(axis=1)
     can_repair = (has_dead & ~result.cluster.is_leaderless).any()
     is_other_goal = result.request.goal is not Goal.REPAIR
-    help_ = ", or let goal repair replace them" if is_other_goal and can_repair else ""
+    help_ = f", or let goal repair replace {verb(replica_count, 'it', 'them')}"
+    help_ = help_ if is_other_goal and can_repair else ""
     return f"{replicas} on {result.list_brokers(dead)}, not live now; bring {it} back{help_}"
 
 
@@ -107,10 +109,11 @@ def _nothing_repaired(result: PlanningResult) -> str:
 
 
 def _few_replicas(result: PlanningResult) -> str:
+    is_other_goal = result.request.goal is not Goal.REPLICATION_FACTOR
+    help_ = "; goal replication-factor adds some" if is_other_goal else ""
     return result.name_partitions(
         result.after.replica_counts < _USUAL_REPLICATION_FACTOR,
-        "{has} fewer than 3 replicas; the loss of one broker may stop {them}; goal "
-        "replication-factor adds some",
+        f"{{has}} fewer than 3 replicas; the loss of one broker may stop {{them}}{help_}",
     )
 
 
@@ -598,8 +601,8 @@ def _cordoned_log_dirs(result: PlanningResult) -> str:
         )
     if len(partly):
         sentences.append(
-            f"{result.list_brokers(partly)} have log dirs that are cordoned; which of the others "
-            "new replicas go to is chosen by the broker"
+            f"{result.list_brokers(partly)} {verb(len(partly), 'has', 'have')} log dirs that are "
+            "cordoned; which of the others new replicas go to is chosen by the broker"
         )
     return "; ".join(sentences)
 
@@ -644,7 +647,8 @@ def _could_lead_more_evenly(result: PlanningResult) -> bool:
     broker to broker, each to a replica of the same partition (Harvey et al. 2003, "Semi-matchings
     for bipartite graphs and load balancing").
     """
-    replicas, is_leading = result.assignment.replicas, result.roles.leading
+    cluster, replicas = result.cluster, result.assignment.replicas
+    is_leading = result.roles.leading | (cluster.is_live & ~cluster.is_in_scope)
     leaders, counts = result.assignment.leaders, result.leader_counts
     rows, columns = np.nonzero((replicas >= 0) & (leaders >= 0)[:, None])
     passes_on = np.zeros((len(counts), len(counts)), dtype=np.bool_)
@@ -771,7 +775,12 @@ def _full_brokers(result: PlanningResult) -> str:
             f"{more}: so many are left alone there (topics excluded, under reassignment)",
         ),
         (
-            is_above & ~is_held_fast,
+            is_above & ~is_held_fast & ~cluster.is_in_scope,
+            ("keeps", "keep"),
+            f"{more}: the scope of the request takes none away there",
+        ),
+        (
+            is_above & ~is_held_fast & cluster.is_in_scope,
             ("keeps", "keep"),
             f"{more}: this goal moves no more of them, or no other broker may have them",
         ),
