@@ -200,7 +200,7 @@ class _Choices(NamedTuple):
     harm: Ints  # 0: the partition has one new replica then, or none; 1: several; 2: no old one
 
     def only(self, chosen: Ints | Flags | slice) -> "_Choices":
-        return _Choices(*(column[chosen] for column in self))
+        return _Choices(self.partitions[chosen], self.copied[chosen], self.harm[chosen])
 
     @property
     def least_harm(self) -> int:
@@ -212,7 +212,9 @@ class _Choices(NamedTuple):
     @property
     def or_none(self) -> "_Choices":
         """Return the same with an entry at the end (NOBODY) for no replica."""
-        return _Choices(*(np.append(column, 0) for column in self))
+        return _Choices(
+            np.append(self.partitions, 0), np.append(self.copied, 0), np.append(self.harm, 0)
+        )
 
 
 # -- the search
@@ -229,8 +231,8 @@ class Search:
     is_pinned: Flags  # per partition: too large to go anywhere else
     factors: Ints  # replicas per partition
     replica_costs: Ints  # per broker
-    max_copied_bytes: int  # in all
-    copied_at_first: int  # bytes
+    bytes_to_buy: int  # that may be copied, when it begins
+    bytes_left: int  # of these
     max_work: int
     max_steps: int
     changes: list[int]  # of each broker, so far
@@ -254,6 +256,7 @@ class Search:
     ) -> "Search":
         """Return the search; `may_leave` says of each replica whether it may, else all may."""
         cluster = placement.cluster
+        bytes_to_buy = max_copied_bytes - int(placement.arriving.sum())
         percent = policy.bytes_tolerance_percent
         of_bytes = shares_of_bytes(placement, roles, percent)
         band = of_bytes.band
@@ -274,8 +277,8 @@ class Search:
             is_pinned=of_bytes.is_giant,
             factors=placement.replica_counts,
             replica_costs=replica_costs(cluster, roles),
-            max_copied_bytes=max_copied_bytes,
-            copied_at_first=int(placement.arriving.sum()),
+            bytes_to_buy=bytes_to_buy,
+            bytes_left=bytes_to_buy,
             max_work=max_work,
             max_steps=max_steps,
             changes=[0] * cluster.broker_count,
@@ -327,11 +330,6 @@ class Search:
             pass
 
     @property
-    def _bytes_left(self) -> int:
-        """Return how many more bytes may be copied."""
-        return self.max_copied_bytes - int(self.placement.arriving.sum())
-
-    @property
     def _is_spent(self) -> bool:
         """Return whether next to nothing is left to buy: then only what copies no more can be
         exchanged. A search that may buy nothing from the first has all its time for that.
@@ -339,8 +337,7 @@ class Search:
         Most of that gains little for its work, so only samples are looked at, for larger gains, and
         for traffic with as few partners as where nothing may be copied for it.
         """
-        to_buy = self.max_copied_bytes - self.copied_at_first
-        return self._bytes_left * _SPENT_PARTS < to_buy
+        return self.bytes_left * _SPENT_PARTS < self.bytes_to_buy
 
     def buy_counts(self, wanted: Ints) -> None:
         """Move replicas from brokers above their `wanted` count to brokers below it, while bytes
@@ -376,7 +373,7 @@ class Search:
             is_wanted = (
                 counts[source] > wanted[source] and counts[destination] < wanted[destination]
             )
-            if not is_wanted or self._size(partition) > min(room, self._bytes_left):
+            if not is_wanted or self._size(partition) > min(room, self.bytes_left):
                 continue  # the pair's other replicas are larger
             is_cheapest = self._price(partition, source, destination) <= price * _NEAR_PRICE
             if is_cheapest and partition not in moved:
@@ -502,17 +499,18 @@ class Search:
 
     def _improve(self, order: int, broker: int) -> list[int]:
         """Take the best exchange of a broker; return the brokers that changed."""
-        load = self.loads[order]
+        load, is_spent = self.loads[order], self._is_spent
+        outside = load.outside
         is_heavy = bool(load.held[broker] > load.band.highest[broker])
         room = load.band.highest - load.held if is_heavy else load.held - load.band.lowest
         partners = np.flatnonzero((room > 0) & self.roles.sharing)
         partners = partners[partners != broker]
         most_room_first = partners[np.lexsort((partners, -room[partners]))]
         max_partners = load.max_partners
-        if order and self._is_spent:
+        if order and is_spent:
             max_partners = _MAX_PARTNERS_FOR_ARRIVALS
         by_room = most_room_first[:max_partners].tolist()
-        for sample in (_SAMPLE,) if self._is_spent else (_SAMPLE, 0):
+        for sample in (_SAMPLE,) if is_spent else (_SAMPLE, 0):
             for start in range(0, len(by_room), _PARTNERS_AT_ONCE):
                 found: list[_Exchange] = []
                 for other in by_room[start : start + _PARTNERS_AT_ONCE]:
@@ -520,7 +518,10 @@ class Search:
                     tried, now = (order, sample, heavy, light), self._changes_of(heavy, light)
                     if self.failed.get(tried) == now:
                         continue
-                    if exchange := self._best_of_pair(order, heavy, light, sample):
+                    most_outside = max(int(outside[heavy]), int(outside[light]))
+                    enough = min(load.min_gain, max(1, most_outside // self.max_steps))
+                    enough *= _SPENT_GAIN if is_spent else 1
+                    if exchange := self._best_of_pair(order, heavy, light, sample, enough):
                         found.append(exchange)
                     else:
                         self.failed[tried] = now
@@ -533,8 +534,12 @@ class Search:
     def _changes_of(self, first: int, second: int) -> tuple[int, int]:
         return self.changes[first], self.changes[second]
 
-    def _best_of_pair(self, order: int, heavy: int, light: int, sample: int) -> _Exchange | None:
-        """Return the best exchange of two brokers for a load; of all replicas without `sample`."""
+    def _best_of_pair(
+        self, order: int, heavy: int, light: int, sample: int, enough: int
+    ) -> _Exchange | None:
+        """Return the best exchange of two brokers for a load that gains `enough`; of all replicas
+        without `sample`.
+        """
         load = self.loads[order]
         leaving, coming = self._affordable(heavy, light)
         if not len(leaving):
@@ -565,7 +570,7 @@ class Search:
         gone, back = going.only(rows), returning.or_none.only(picks)
         gains = self._gains(order, heavy, light, gone.partitions, back.partitions, picks != NOBODY)
         copied = gone.copied + back.copied
-        gains = np.where(copied <= self._bytes_left, gains, 0)
+        gains = np.where(copied <= self.bytes_left, gains, 0)
         if order:
             keeps_topics = self._keeps_topics(
                 going.partitions, returning.partitions, rows, picks, heavy, light
@@ -573,11 +578,6 @@ class Search:
             gains = np.where(keeps_topics, gains, 0)
         if not load.may_copy:
             gains = np.where(copied <= 0, gains, 0)
-        outside = load.outside
-        most_outside = max(int(outside[heavy]), int(outside[light]))
-        enough = min(load.min_gain, max(1, most_outside // self.max_steps))
-        if self._is_spent:
-            enough *= _SPENT_GAIN
         harm = np.maximum(gone.harm, back.harm)
         if order:  # a partition with one replica is led where it stands
             is_alone = self.factors[gone.partitions] == 1
@@ -605,7 +605,7 @@ class Search:
         More are left where a replica comes home for another one.
         """
         leaving, coming = self.held_by[heavy], self.held_by[light]
-        sizes, left = self.placement.cluster.size_bytes, self._bytes_left
+        sizes, left = self.placement.cluster.size_bytes, self.bytes_left
         if int(sizes[leaving[-1:]].sum() + sizes[coming[-1:]].sum()) <= left:
             return leaving, coming
         leaving_copies = sizes[leaving] * self._copies(leaving, heavy, light)
@@ -830,19 +830,21 @@ class Search:
             may &= ~arrives & ~roles.leaving[destination]
         if not roles.sources[source]:
             may &= ~leaves
-        new = placement.new_replicas[partitions] + arrives - ~leaves
+        copies = arrives.astype(np.int64) - ~leaves
+        new = placement.new_replicas[partitions] + copies
         is_worse = arrives & leaves
         harm = is_worse * (
             (new > 1).astype(np.int64) + (new > 1) * (new >= self.factors[partitions])
         )
-        copies = arrives.astype(np.int64) - ~leaves
         return _Choices(partitions, sizes * copies, harm).only(may)
 
     def _was_on(self, partitions: Ints, broker: int) -> Flags:
         return _has(self.home[partitions], broker)
 
     def _move(self, partition: int, source: int, destination: int) -> None:
-        row = self.placement.replicas[partition]
+        row, home = self.placement.replicas[partition], self.home[partition].tolist()
+        copies = int(destination not in home) - int(source not in home)
+        self.bytes_left -= copies * self._size(partition)
         self.placement.give(partition, int(np.argmax(row == source)), destination)
         for load in self.loads:
             load.move(partition, source, destination)
@@ -857,7 +859,7 @@ class Search:
 
 def _has(rows: Ints, broker: int) -> Flags:
     """Return which rows name a broker; column by column, since rows are short and many."""
-    found = rows[:, 0] == broker
+    found: Flags = rows[:, 0] == broker
     for column in range(1, rows.shape[1]):
         found |= rows[:, column] == broker
-    return np.asarray(found)
+    return found

@@ -545,8 +545,8 @@ class RackProgram:
             rack: [broker for broker in counts if racks[broker] == rack]
             for rack in range(self.rack_count)
         }
-        for move, size in zip(chosen.tolist(), self._size_of(chosen).tolist(), strict=True):
-            row, source, rack = (int(column[move]) for column in self.moves)
+        columns = (*self.moves.only(chosen), self._size_of(chosen))
+        for row, source, rack, size in zip(*(c.tolist() for c in columns), strict=True):
             of_partition = replicas[self.partitions[row]]
             held_by, may_come_to = of_partition.tolist(), may_come[row].tolist()
             members = [b for b in members_of[rack] if may_come_to[b] and b not in held_by]
