@@ -10,7 +10,7 @@ receive nothing. Small clusters are solved. In all others:
             (`spread`), then whatever suits (`local_search`)
     bytes, traffic and copies get better by moves and exchanges (`local_search`)
     up to 70,000 replicas, a linear program finds what to copy instead (`rack_program`); above
-        25,000 only where disks are alike
+        25,000, where that is much, it goes on once bytes are even
 
 What remains in the end is a state that another planning would leave as it is: to plan again moves
 nothing. Most plans take one round.
@@ -61,7 +61,7 @@ from counterpoise.planning.request_checks import brokers_are
 
 _MAX_ROUNDS = 50
 _NEAR = 1.005  # of the bytes that have to be copied anyway
-_FAR = 1.05
+_FAR = 1.05  # of them: from there on the linear program saves more than a search, and as quickly
 _REPLICAS_OF_ALL_TRIES = 16_000  # of a linear program that is solved again with another margin
 _TIMES_A_BUDGET = 2  # what copies more is cut to the budget whatever a linear program says
 _REPLICAS_WITH_TIME = 25_000  # to mend in two ways
@@ -96,12 +96,13 @@ class EveningGoal(PlanningGoal):
         """
         self.place_evenly(placement, roles, request)
         evened = placement.replicas.copy()
-        far = self._far(placement, request)
-        self.search(placement, roles, request, far)
+        is_for_program = _is_for_program(placement, request)
+        if not is_for_program or _copies_little_once_even(placement, roles, request.policy):
+            self.search(placement, roles, request)
         if not placement.is_small() and not request.is_quick:
             searched = placement.replicas.copy()
             placement.min_copied_bytes = self.copy_less(placement, roles, request)
-            if far < UNBOUNDED and (placement.replicas == searched).all():
+            if is_for_program and (placement.replicas == searched).all():
                 self.search(placement, roles, request)
         spread_new_replicas(placement, roles, request.policy)
         if not self.copies_for_traffic or (placement.replicas == evened).all():
@@ -113,28 +114,9 @@ class EveningGoal(PlanningGoal):
 
         placement.repeat(place_again)
 
-    def _far(self, placement: Placement, request: PlanRequest) -> float:
-        """Return from how many times the bytes that have to be copied on a search leaves the rest
-        to the linear program, which goes on from any placement.
-
-        In a large cluster the search would take as long as the program.
-        """
-        replica_count = int(placement.counts.sum())
-        is_large = _REPLICAS_WITH_TIME < replica_count <= MAX_REPLICAS
-        has_program = not (request.is_quick or request.budget.max_bytes or request.scope.topics)
-        return _FAR if is_large and has_program else UNBOUNDED
-
-    def search(
-        self, placement: Placement, roles: Roles, request: PlanRequest, far: float = UNBOUNDED
-    ) -> None:
+    def search(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         """Make bytes, traffic and copies better."""
-        search(
-            placement,
-            roles,
-            request.policy,
-            may_copy_for_traffic=self.copies_for_traffic,
-            far=far,
-        )
+        search(placement, roles, request.policy, may_copy_for_traffic=self.copies_for_traffic)
 
     def place_evenly(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         """Make racks and replicas per broker as even as can be: proven in small clusters."""
@@ -395,6 +377,22 @@ def _rank(placement: Placement, roles: Roles, policy: BalancePolicy) -> tuple[in
         traffic = int(band.bytes_outside(placement.traffic)[roles.sharing].sum())
     copied = int(placement.arriving.sum())
     return (left_behind, *_unevenness(placement, roles), outside, traffic, copied)
+
+
+def _is_for_program(placement: Placement, request: PlanRequest) -> bool:
+    """Return whether a search leaves what is left to save to the linear program.
+
+    In a large cluster it would take as long as the program, which goes on from any placement.
+    """
+    is_large = _REPLICAS_WITH_TIME < int(placement.counts.sum()) <= MAX_REPLICAS
+    return is_large and not (request.is_quick or request.budget.max_bytes or request.scope.topics)
+
+
+def _copies_little_once_even(placement: Placement, roles: Roles, policy: BalancePolicy) -> bool:
+    """Bring bytes into their band, and return whether that copies little more than has to be."""
+    searched = Search.of(placement, roles, policy, may_copy_for_traffic=False)
+    searched.even_bytes()
+    return searched.copies_little_more_than_needed(_FAR)
 
 
 def _is_better(first: Placement, second: Placement, roles: Roles, policy: BalancePolicy) -> bool:

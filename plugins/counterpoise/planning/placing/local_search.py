@@ -93,13 +93,10 @@ def search(
     *,
     may_copy_for_traffic: bool,
     max_steps: int = _MAX_STEPS,
-    far: float = UNBOUNDED,
 ) -> None:
     """Move replicas until no move or exchange makes bytes, traffic or copies better.
 
-    Without `may_copy_for_traffic`, traffic is evened with replicas that move anyway. Where more
-    than `far` times the bytes are copied that have to be, once bytes are even, the rest is left to
-    a linear program.
+    Without `may_copy_for_traffic`, traffic is evened with replicas that move anyway.
     """
     searched = Search.of(
         placement,
@@ -108,7 +105,7 @@ def search(
         may_copy_for_traffic=may_copy_for_traffic,
         max_steps=max_steps,
     )
-    searched.run(far)
+    searched.run()
     placement.has_budget_ended |= searched.has_ended_early
     placement.traffic_gains |= searched.gains
 
@@ -288,12 +285,12 @@ class Search:
     def has_ended_early(self) -> bool:
         return self.work >= min(self.max_work, MAX_WORK)
 
-    def run(self, far: float = UNBOUNDED) -> None:
+    def even_bytes(self) -> None:
+        """Search for fewer bytes outside their band, and for nothing else."""
+        self._even(0)
+
+    def run(self) -> None:
         """Search until nothing changes any more, or the work is over."""
-        if far < UNBOUNDED:
-            self._even(0)
-            if not self.copies_little_more_than_needed(far):
-                return
         while not self.has_ended_early:
             has_evened = [self._even(order) for order in range(len(self.loads))]
             has_saved = not self.copies_little_more_than_needed(_NEAR) and self._copy_less()
