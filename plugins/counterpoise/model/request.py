@@ -131,6 +131,14 @@ class Scope:
     broker_ids: tuple[int, ...] = ()  # only these send, receive and change what they lead
     excluded_broker_ids: tuple[int, ...] = ()
 
+    @property
+    def names_topics(self) -> bool:
+        return bool(self.topics or self.excluded_topics)
+
+    @property
+    def names_brokers(self) -> bool:
+        return bool(self.broker_ids or self.excluded_broker_ids)
+
     def may_touch_broker(self, broker_id: int) -> bool:
         is_included = not self.broker_ids or broker_id in self.broker_ids
         return is_included and broker_id not in self.excluded_broker_ids

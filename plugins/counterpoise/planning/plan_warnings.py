@@ -93,9 +93,9 @@ def _on_dead_brokers(result: PlanningResult) -> str:
     is_dead = np.append(~result.cluster.is_live, False)
     has_dead = is_dead[result.after.replicas].any(axis=1)
     can_repair = (has_dead & ~result.cluster.is_leaderless).any()
-    is_other_goal = result.request.goal is not Goal.REPAIR
-    help_ = f", or let goal repair replace {verb(replica_count, 'it', 'them')}"
-    help_ = help_ if is_other_goal and can_repair else ""
+    help_ = ""
+    if can_repair and result.request.goal is not Goal.REPAIR:
+        help_ = f", or let goal repair replace {verb(replica_count, 'it', 'them')}"
     return f"{replicas} on {result.list_brokers(dead)}, not live now; bring {it} back{help_}"
 
 
@@ -372,13 +372,17 @@ def _uneven_at_best(result: PlanningResult) -> str:
     best, ideal, sharing = result.best_counts, result.ideal_counts, result.roles.sharing
     if not result.goal.evens_replicas or not sharing.any():
         return ""
-    replicas = f"replicas {result.per_broker} cannot"
+    cannot = f"replicas {result.per_broker} cannot"
     left_alone = int((~result.cluster.may_change).sum())
     if left_alone and result.is_less_even(best, ideal):
-        ranges = as_range(best[sharing]), as_range(ideal[sharing])
-        be_even = "be more even than {}, where {} would be possible".format(*ranges)
+        what = "follow the shares"
+        if result.has_equal_shares:
+            what = (
+                f"be more even than {as_range(best[sharing])}, where {as_range(ideal[sharing])} "
+                "would be possible"
+            )
         return (
-            f"{replicas} {be_even if result.has_equal_shares else 'follow the shares'}: "
+            f"{cannot} {what}: "
             f"{pluralize(left_alone, 'partition')} must be left alone; exclude fewer topics, bring "
             "dead brokers back, or wait until reassignments are done"
         )
@@ -395,8 +399,7 @@ def _uneven_at_best(result: PlanningResult) -> str:
             "each broker set holds the replicas of its own topics; more brokers in the set that "
             "holds most would help"
         )
-    best_range = as_range(ideal[sharing])
-    return f"{replicas} be more even than {best_range}: {why}"
+    return f"{cannot} be more even than {as_range(ideal[sharing])}: {why}"
 
 
 def _unevenness(result: PlanningResult) -> list[str]:
@@ -519,7 +522,7 @@ def _limits_that_bind(result: PlanningResult) -> str:
         "broker_sets": result.has_sets,
         **{name: brokers.any() for name, brokers in _limited(result).items()},
         "the topics of the plan": is_partial,
-        "the brokers of the plan": bool(scope.broker_ids or scope.excluded_broker_ids),
+        "the brokers of the plan": scope.names_brokers,
     }
     names = [name for name, binds in limits.items() if binds]
     return f" within {join_names(names)}" if names else ""
@@ -625,9 +628,8 @@ def _why_leaders(result: PlanningResult) -> str:
     elected = cluster.leader_load(result.assignment.replicas[:, 0])[result.roles.leading]
     if not result.goal.elects and np.ptp(elected) <= 1:
         return f"; {as_range(elected)} once preferred leaders are elected (goal leaders)"
-    has_brokers = bool(scope.broker_ids or scope.excluded_broker_ids)
     is_partial = bool(result.left_out and result.left_out.partition_count)
-    is_partial |= has_brokers or not cluster.is_requested.all()
+    is_partial |= scope.names_brokers or not cluster.is_requested.all()
     could = _could_lead_more_evenly(result)
     if result.deferred.partitions:
         return f": {_LEFT_BY_BUDGET}"

@@ -191,14 +191,14 @@ def plan_to_reach(
     is_led_by_another = (cluster.leaders >= 0) & (cluster.leaders != replicas[:, 0])
     is_changed = (replicas != cluster.replicas).any(axis=1)
     is_in_plan = is_changed | (is_wanted & is_led_by_another)
-    goal, before = _Imported(), Placement.of(cluster)
+    goal = _Imported()
     roles = goal.roles(cluster, cluster.flags(()))
     result = PlanningResult(
         snapshot=snapshot,
         goal=goal,
         request=PlanRequest(Goal.IMPORTED, policy=policy),
         roles=roles,
-        before=before,
+        before=Placement.of(cluster),
         after=Placement.of(cluster, replicas.copy()),
         assignment=FinalAssignment(cluster, cluster.replicas, replicas, is_in_plan),
     )

@@ -388,8 +388,7 @@ class PlanningResult:
 
     @property
     def in_scope(self) -> str:
-        scope = self.request.scope
-        return " in the scope of this plan" if scope.topics or scope.excluded_topics else ""
+        return " in the scope of this plan" if self.request.scope.names_topics else ""
 
     @property
     def per_broker(self) -> str:

@@ -134,7 +134,7 @@ def _check_registered(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
 
 
 def _check_topics(scope: Scope, snapshot: ClusterSnapshot) -> None:
-    if not scope.topics and not scope.excluded_topics:
+    if not scope.names_topics:
         return
     both = sorted(set(scope.topics) & set(scope.excluded_topics))
     if both:
@@ -210,7 +210,7 @@ def _check_brokers_left(goal: PlanningGoal, request: PlanRequest, live: Set[int]
             f"goal {goal.name} names every live broker, so none is left to {others_may}; name fewer"
         )
     others, needed = set(filter(scope.may_touch_broker, live - named)), 1 if others_may else 2
-    if len(others) < needed and (scope.broker_ids or scope.excluded_broker_ids):
+    if len(others) < needed and scope.names_brokers:
         lacking = f"no live broker that may {others_may}"
         raise InputError(
             "--only-brokers, --exclude-brokers and brokers that are kept empty leave "

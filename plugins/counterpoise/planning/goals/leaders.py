@@ -12,7 +12,7 @@ import numpy as np
 from counterpoise.errors import InputError
 from counterpoise.model.columns import Flags
 from counterpoise.model.plan import MoveReason
-from counterpoise.model.request import Goal, Scope
+from counterpoise.model.request import Goal
 from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.placement import Roles
@@ -29,7 +29,8 @@ class Leaders(PlanningGoal):
         return super().roles(cluster, named).but(destinations=nobody, sources=nobody)
 
     def reason(self, result: PlanningResult) -> str:
-        has_scope = result.request.scope != Scope()
+        scope = result.request.scope
+        has_scope = scope.names_topics or scope.names_brokers
         within = " within the scope of the request" if has_scope else ""
         return (
             f"already balanced: each broker leads {result.leaders_per_broker} partitions, "
